@@ -1,7 +1,7 @@
-// The strategy "dp-upstream": LibTorch's own replicate and parallel_apply from torch::nn::parallel::data_parallel, for
-// comparison. On several devices it clones the whole model for each micro-batch, never writes the clones' BatchNorm
-// statistics back, and without OpenMP runs replicas one after the other. chunk and cat replace the CUDA-only scatter
-// and gather. On one device it calls the model directly.
+// The strategy "dp-upstream": LibTorch's own functions replicate and parallel_apply, as in
+// torch::nn::parallel::data_parallel, for comparison with dp. On several devices it clones the whole model for each
+// micro-batch, and discards the clones' BatchNorm statistics. Without OpenMP it runs replicas one after the other.
+// at::chunk and at::cat replace scatter and gather, which need CUDA. On one device it calls the model directly.
 #include <memory>
 #include <optional>
 #include <span>
@@ -100,8 +100,8 @@ class DpUpstream : public BuiltInStrategy {
     return at::cat(outputs);
   }
 
-  // Runs the backward pass. If a replica lacks a gradient, LibTorch's ReduceAdd throws one of two errors, which this
-  // function replaces by an explanation.
+  // Runs the backward pass. If a replica has no gradient of a parameter, LibTorch's ReduceAdd throws one of two obscure
+  // errors; this function throws an explanation instead.
   static void backward(const at::Tensor& loss) {
     try {
       loss.backward();

@@ -20,8 +20,8 @@ int64_t interval_of(const Params& params) {
   return every;
 }
 
-// Returns local-sgd's traffic in one step. The ranks all-reduce their parameters only in the last step of each
-// interval; a single rank has no traffic.
+// Returns the traffic of local-sgd in one step. Ranks all-reduce their parameters only in the last step of each
+// interval. A single rank has no traffic.
 std::optional<std::vector<Traffic>> local_sgd_traffic(const TrafficQuery& query) {
   std::vector<Traffic> all;
   if (size_of(query.mesh, "dp") > 1 && (query.step + 1) % interval_of(query.params) == 0)
@@ -48,7 +48,7 @@ class LocalSgd : public TrainedStrategy {
     return result;
   }
 
-  // Averages the parameters once more if the last interval was incomplete, so that they are equal on all ranks at the
+  // If training ended within an interval, averages the parameters once more, so that they are equal on all ranks at the
   // end.
   void finish() override {
     Phases untimed;

@@ -24,18 +24,18 @@
 namespace dpbench {
 namespace {
 
-// The part of one parameter that belongs to this rank's shard: its offsets in the parameter and in the shard, and its
-// element count.
+// The part of one parameter that lies in this rank's shard: where it begins in the parameter and in the shard, and its
+// number of elements.
 struct Slice {
   size_t parameter, buffer;
   int64_t in_parameter, in_shard, count;
 };
 
-// All parameters and gradients in flat buffers, one per dtype. Every rank holds all of them but steps only its own
-// shard.
+// All parameters and gradients in flat buffers, one per dtype. Every rank holds whole buffers but steps only its own
+// shard of each.
 class Shards {
  public:
-  // Copies the tensors into flat buffers and makes them views of the buffers.
+  // Copies the parameters into flat buffers and makes them views of these buffers.
   Shards(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<at::Tensor>& tensors)
       : group_(std::move(group)),
         tensors_(tensors),
@@ -60,7 +60,8 @@ class Shards {
     const double share = 1.0 / static_cast<double>(group_->getSize());
     for (size_t b = 0; b < own_.size(); ++b) {
       at::Tensor buffer = gradients_.buffers()[b], shard = own_[b].grad();
-      buffer.mul_(share);  // gradients are scaled before the sum, as in c10d's Reducer
+      // Gradients are multiplied by 1 / (number of ranks) before they are summed, as in c10d's Reducer.
+      buffer.mul_(share);
       reduce_scatter_flat(*group_, shard, buffer);
     }
   }
@@ -77,16 +78,18 @@ class Shards {
     for (size_t b = 0; b < own_.size(); ++b) own_[b].copy_(shard_of(parameters_.buffers()[b]));
   }
 
-  // Gathers all ranks' shards and returns them in the shapes of the parameters. Collective: every rank must call it.
+  // Gathers the shards of all ranks and returns them as whole tensors in the shapes of the parameters. Collective:
+  // every rank must call it.
   std::vector<at::Tensor> gather_whole(const std::vector<at::Tensor>& shards) const {
     const Flat all(tensors_, group_->getSize());
     gather(all, shards);
     return all.views();
   }
 
-  // Returns this rank's slices, one for each parameter that lies wholly or partly in this rank's shards. A parameter
-  // without elements has a slice on every rank, where its steps are counted. A single slice for the whole shard would
-  // change bits: a fused kernel rounds a tensor's last elements differently if they do not fill a SIMD vector.
+  // Returns this rank's slices: for each parameter, the part that lies in this rank's shards. A parameter without
+  // elements has a slice on every rank, where its optimizer steps are counted. The optimizer steps each slice by itself
+  // and not the shard as a whole: a fused kernel rounds the last elements of a tensor differently if they do not fill a
+  // SIMD vector, so other cuts give other bits.
   std::vector<Slice> slices() const {
     std::vector<Slice> all;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -197,15 +200,16 @@ class Zero1 : public Strategy {
     load_into(buffers(), snapshot.buffers, "buffer");
     const at::NoGradGuard no_grad;
     shards_->copy_own_parameters();
-    const NamedTensors wanted = state();  // copies of the optimizer state, gathered from all ranks
+    // state() gathers the optimizer state of all ranks and returns copies, into which load_into() writes.
+    const NamedTensors wanted = state();
     load_into(wanted, snapshot.state, "optimizer state");
     for (const Slice& slice : slices_)
       for (const auto& [name, value] : wanted) load_slice(slice, name, value);
   }
 
  private:
-  // Installs hooks that detect unused parameters. An unused parameter's gradient is not undefined but zero, because all
-  // gradients are preallocated in flat buffers.
+  // Installs hooks that detect unused parameters. An undefined gradient cannot show this: all gradients lie in
+  // preallocated flat buffers, so the gradient of an unused parameter is zero.
   void track_used_parameters() {
     used_.assign(tensors_.size(), false);
     for (size_t i = 0; i < tensors_.size(); ++i)
@@ -266,8 +270,9 @@ class Zero1 : public Strategy {
     return shards;
   }
 
-  // Copies this rank's slice of `value`, the state tensor `name` of a whole parameter, into the optimizer state, in the
-  // memory order given by the parameter's strides. Does nothing unless `slice` is a slice of this parameter.
+  // Loads a tensor of the optimizer state. value: the tensor for a whole parameter; name: its name. Copies the part of
+  // `value` that belongs to `slice`, in the memory order of the parameter's strides. Does nothing if `slice` is not a
+  // slice of this parameter.
   void load_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
     const auto [parameter, slot] = split_state_name(name);
     if (parameter != name_of(slice.parameter)) return;
@@ -285,7 +290,7 @@ class Zero1 : public Strategy {
   std::optional<Shards> shards_;  // flat buffers and shards, created after rank 0's values have been broadcast
   std::vector<Slice> slices_;     // this rank's slices: the parts of parameters in its shards
   std::vector<bool> used_;
-  std::optional<Optimizer> optimizer_;  // the optimizer, which has state for this rank's slices only
+  std::optional<Optimizer> optimizer_;  // the optimizer; it has state only for this rank's slices
 };
 
 const RegisterStrategy zero1{

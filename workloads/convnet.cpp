@@ -15,17 +15,19 @@
 namespace dpbench {
 namespace {
 
-// Keras' defaults for BatchNorm. norm_momentum is the weight of the new value; Keras states the weight of the old
-// value, 0.99.
+// The values that Keras uses by default for BatchNorm. norm_momentum is the weight of the new value in the running
+// statistics; Keras gives the weight of the old value, 0.99.
 constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;
 constexpr double dropout_rate = 0.5;
 
-// Padding of the 6x6 kernel with stride 2, as in Keras' "same" mode: a 12x12 input and 6x6 output need 4 extra rows, 2
-// on each side.
+// Padding of the convolution large_k, which has a 6x6 kernel and stride 2. It is that of Keras' "same" mode: 4 extra
+// rows, 2 on each side, turn a 12x12 input into a 6x6 output.
 constexpr int64_t large_k_padding = 2;
-constexpr int64_t last_side = 6;  // height and width of the output of large_k and of later convolutions
+// Height and width of the outputs of the convolution large_k and of all convolutions after it.
+constexpr int64_t last_side = 6;
 
-// With --scale K, filters and units are multiplied by K, and K - 1 convolutions of 3x3 follow the layer large_k.
+// With --scale K, the numbers of filters and units are multiplied by K, and K - 1 convolutions with 3x3 kernels follow
+// the convolution large_k.
 class Convnet : public Model {
  public:
   Convnet(uint64_t seed, int64_t scale, bool smooth)
@@ -91,7 +93,7 @@ class Convnet : public Model {
   }
 
   at::Generator generator_;
-  int64_t layer_count_;  // number of convolutions, plus dense1 and dense2
+  int64_t layer_count_;  // number of convolutions and fully connected layers
   bool smooth_;
   std::vector<StackLayer> layers_;
 };

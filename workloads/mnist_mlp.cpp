@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t hidden_units = 128;
 
-// The submodule "n" numbers its layers as Sequential(Flatten, Linear, ReLU, Linear) does, so that parameter names are
-// n.1.weight, n.3.weight, ... With --scale K the model has K hidden layers of width 128 K.
+// The submodule "n" numbers its layers as PyTorch's Sequential(Flatten, Linear, ReLU, Linear) would, so parameters are
+// named n.1.weight, n.3.weight and so on. With --scale K, the model has K hidden layers of width 128 K.
 class MnistMlp : public Model {
  public:
   MnistMlp(uint64_t seed, int64_t scale, bool smooth) {

@@ -16,10 +16,10 @@ namespace dpbench {
 namespace {
 
 constexpr int64_t linear_rows = 100, linear_inputs = 5, linear_outputs = 2;
-constexpr int64_t scaled_width = 256;      // width of a hidden layer before it is multiplied by the scale
+constexpr int64_t scaled_width = 256;      // with --scale K, hidden layers are K times this wide
 constexpr uint64_t linear_data_seed = 30;  // random seed of the samples, independent of the model's seed
 
-// With --scale K > 1, K - 1 hidden layers of width 256 K precede the layer fc.
+// With --scale K > 1, there are K - 1 hidden layers of width 256 K before the layer fc.
 class RandomLinear : public Model {
  public:
   RandomLinear(uint64_t seed, int64_t scale, bool smooth) {

@@ -87,8 +87,8 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
 
 }  // namespace
 
-// Adds a skipped or failed row if the strategy cannot run the Witness model (which outputs batch sizes), even if it
-// runs the requested workload.
+// Runs the check chunk-tables with the Witness model, which outputs batch sizes. A strategy may refuse this model
+// though it runs the requested workload; then a skipped or failed row is added.
 void judge_distribution(const CheckRequest& request, Rows& rows) {
   if (request.strategy.parallelism != Parallelism::replicas) return;
   const auto refused = [&](const std::exception& error) {

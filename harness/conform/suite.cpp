@@ -28,17 +28,20 @@ namespace {
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   WorkloadOptions options = request.options;
-  // Some probes depend on the world size, or draw their tensors' sizes from the seed.
+  // Probes get the world size and the seed, because some depend on the world size or draw their tensors' sizes from the
+  // seed.
   if (request.workload.probe) options.scale = request.world, options.seed = request.seed;
   options.smooth = smooth;
   return options;
 }
 
 int64_t samples_per_rank(const CheckRequest& request, const Workload& workload, bool refuses_one) {
-  if (workload.sum_loss()) return 1;  // a single sample keeps the exact probe's gradients powers of two
+  // with more than one sample, the exact probe's gradients would not be powers of two
+  if (workload.sum_loss()) return 1;
   int64_t samples = drawn_samples(request.seed);
   if (request.own_samples > 0) samples = std::min(samples, std::max<int64_t>(2, request.own_samples));
-  // An uneven split and the last micro-batch each halve the number of samples, rounded up: 5 become 3, then 2.
+  // A model that refuses one sample needs at least 5: an uneven split and the last micro-batch each halve the number,
+  // rounded up, so 5 become 3, then 2.
   constexpr int64_t least_to_halve = 5;
   return refuses_one ? std::max(samples, least_to_halve) : samples;
 }
@@ -168,7 +171,8 @@ class Case {
 
  private:
   std::unique_ptr<Workload> workload_, twin_;
-  std::optional<std::string> not_one_;  // why the model refuses a batch of one sample; nullopt if it does not
+  // why the model refuses to train on a batch of one sample; nullopt if it accepts one
+  std::optional<std::string> not_one_;
   CaseTraits traits_;
   Bench bench_, twin_bench_;
   std::optional<AlteredWorkload> enlarged_;
@@ -264,7 +268,8 @@ class Suite {
     const auto clip = clip_of(scenario);
     auto evidence = drive_and_gather(bench, scenario, clip);
     if (request_.rank == 0) verdicts_.judge(bench, scenario, clip, std::move(evidence));
-    if (case_.traits().heavy) verdicts_.finish();  // memory may not hold the evidence of two scenarios at once
+    // wait for the judges: memory may not hold the evidence of two scenarios
+    if (case_.traits().heavy) verdicts_.finish();
     broken_ = ranks_.agreed(verdicts_.broken());
     if (broken_ || !filter_.takes_any(scenario.repeat_checks)) return;
     evidence = drive_and_gather(bench, scenario, clip);

@@ -45,7 +45,8 @@ struct CheckRequest {
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
   // A function called before each scenario, with its number from 1 and the number of scenarios.
   std::function<void(size_t number, size_t of)> begins = {};
-  // Called when a scenario begins its set-up, a step or an evaluation, with a text such as "step 1 of scenario even".
+  // A function called when a scenario begins its set-up, a step or an evaluation, with a text such as "step 1 of
+  // scenario even".
   std::function<void(const std::string& place)> enters = {};
 };
 

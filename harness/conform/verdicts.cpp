@@ -54,8 +54,8 @@ void Verdicts::judge_again(const Bench& bench, const Scenario& scenario, std::ve
   });
 }
 
-// Adds a row that tells whether all ranks completed the scenario, or skips its checks if every rank refused it. Returns
-// true if all ranks completed it.
+// Adds a row that tells whether all ranks completed the scenario. If every rank refused the scenario, skips its checks
+// instead. Returns true if all ranks completed it.
 bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   size_t refused = 0;
   for (const auto& one : evidence) refused += one.refused();

@@ -16,7 +16,8 @@ class Verdicts {
  public:
   explicit Verdicts(const CheckFilter& filter) : filter_(filter) {}
 
-  // An error that names all of these parameters, which the model does not use, passes the check unused-parameters.
+  // unused: parameters that the model does not use. An error of the strategy that names all of them passes the check
+  // unused-parameters.
   void may_refuse(std::vector<std::string> unused) { unused_ = std::move(unused); }
 
   // The arguments `bench` and `scenario` must exist until finish() returns, because the judging thread reads them.
@@ -26,7 +27,7 @@ class Verdicts {
   void judge_again(const Bench& bench, const Scenario& scenario, std::vector<Evidence> evidence,
                    std::optional<Evidence> baseline);
 
-  // True if the ranks are out of step, so their process group is unusable.
+  // True if the ranks no longer make the same calls, so their process group is unusable.
   bool broken() const { return broken_; }
   // True unless the strategy refused every scenario.
   bool saw_steps() const { return refused_ == 0 || judged_ > 0; }
@@ -46,7 +47,7 @@ class Verdicts {
   Rows rows_;
   std::optional<ReductionCount> counted_;  // reductions counted in a step of one micro-batch
   std::vector<Evidence> first_;            // evidence of the first run of a scenario that runs twice
-  Judging judging_{rows_};                 // declared last: its thread ends before the other members are destroyed
+  Judging judging_{rows_};  // this member is declared last, so its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench

@@ -18,10 +18,10 @@ class Lanes {
     communication_ += seconds;
     return link_free_;
   }
-  // Stops the computation until `time`.
+  // Lets the simulated computation wait until the time `time`.
   void wait_until(double time) { now_ = std::max(now_, time); }
   void wait_for_all() { wait_until(link_free_); }
-  // Runs a collective that no computation overlaps.
+  // Simulates a collective that no computation overlaps.
   void stop_for(double seconds) { wait_until(transfer(seconds)); }
 
   double now() const { return now_; }

@@ -39,7 +39,8 @@ int levels(int n) { return n < 2 ? 0 : static_cast<int>(std::ceil(std::log2(n)))
 // Returns the time of a ring collective. Each step of a ring takes as long as its slowest link.
 double ring_seconds(const Terms& terms, int world, const Network& network) {
   if (network.hosts_of(world) < 2) return terms.seconds(network.intra);
-  return std::max(terms.seconds(network.intra), terms.seconds(network.inter));
+  const Link between{network.inter.bytes_per_s * network.host_size, network.inter.latency_s};
+  return std::max(terms.seconds(network.intra), terms.seconds(between));
 }
 
 // Returns the time of a tree collective, with a tree within each host and a tree across the hosts.
@@ -59,8 +60,8 @@ double hierarchical_seconds(int world, double bytes, const Network& network) {
          terms_of("allreduce", Algorithm::ring, hosts, bytes / inside).seconds(network.inter);
 }
 
-// Communication pattern of a collective. from_one: one rank sends to all. half_ring: data passes once around a ring.
-// allreduce: reduce, then distribute.
+// Communication pattern of a collective. from_one: one rank sends to all. half_ring: the data passes once around a
+// ring, as in a reduce-scatter. allreduce: the ranks reduce the data, then distribute the result.
 enum class Pattern { from_one, half_ring, allreduce };
 
 Pattern pattern_of(const std::string& op) {
@@ -71,6 +72,10 @@ Pattern pattern_of(const std::string& op) {
 }
 
 }  // namespace
+
+double slowdown_of(int ranks, int threads, int cores) {
+  return cores > 0 ? std::max(1.0, static_cast<double>(ranks) * threads / cores) : 1;
+}
 
 Network parse_network(const std::string& text, int host_size, int usual_host) {
   std::map<std::string, std::optional<Link>> links = {{"intra", {}}, {"inter", {}}};
@@ -107,6 +112,8 @@ Terms terms_of(const std::string& op, Algorithm algorithm, int world, double byt
 
 double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network) {
   if (world < 2) return 0;
+  if (network.host_size == 1)  // with one device per host, all messages use the links between hosts
+    return collective_seconds(op, algorithm, world, bytes, {network.inter, network.inter, 0});
   const Terms terms = terms_of(op, algorithm, world, bytes);
   const Pattern pattern = pattern_of(op);
   if (pattern == Pattern::from_one) return tree_seconds(terms, world, network);

@@ -14,16 +14,26 @@ struct Link {
   double latency_s = 0;    // latency of one message
 };
 
-// A network of two link types: `intra` joins the devices of a host, `inter` joins hosts.
+// A network of two link types: `intra` joins the devices of a host, `inter` joins a device to devices of other hosts.
 struct Network {
   Link intra{}, inter{};
   int host_size = 0;  // devices per host; 0: a single host has all devices
   int hosts_of(int world) const { return host_size > 0 ? (world + host_size - 1) / host_size : 1; }
+  // True if the devices are on one host or fill all their hosts.
+  bool fills_hosts(int world) const { return hosts_of(world) < 2 || world % host_size == 0; }
+  // Returns the network with transfers within a host slowed down by a factor, as for ranks that share cores.
+  Network slowed_inside(double factor) const {
+    return {{intra.bytes_per_s / factor, intra.latency_s}, inter, host_size};
+  }
 };
 
-// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. host_size: devices per host; 0: not given,
-// a text with `inter` then uses usual_host devices per host. Throws UsageError for any other text, for `inter` without
-// devices per host, and for devices per host without `inter`.
+// Returns the factor by which ranks compute and copy more slowly because they share cores. cores: 0 if each rank has
+// its own cores.
+double slowdown_of(int ranks, int threads, int cores);
+
+// Parses a --link text such as "intra=450GB/s:2us,inter=50GB/s:10us", in any order. host_size: devices per host as the
+// user gave them, or 0; usual_host then replaces it if the text has `inter`. Throws UsageError for any other text, for
+// `inter` if both numbers are 0, and for a given host_size without `inter`.
 Network parse_network(const std::string& text, int host_size, int usual_host = 0);
 
 enum class Algorithm { ring, tree, hierarchical };
@@ -42,8 +52,9 @@ struct Terms {
 Terms terms_of(const std::string& op, Algorithm algorithm, int world, double bytes);
 
 // Returns the time of a collective on a network. `algorithm` is that of an allreduce: broadcast always uses a tree,
-// reduce_scatter and allgather a ring. A hierarchical allreduce is a reduce-scatter within each host, a ring allreduce
-// of each shard between hosts, then an allgather within each host.
+// reduce_scatter and allgather a ring. Across hosts, a ring is one of several that run at once, each over the link of
+// another device of a host, so their bandwidths add up. A hierarchical allreduce is a reduce-scatter within each host,
+// a ring allreduce of each shard between hosts, then an allgather within each host.
 double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network);
 
 }  // namespace dpbench

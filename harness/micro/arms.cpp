@@ -54,7 +54,7 @@ void run_arms(benchmark::State& state, Team& team, int world, int64_t bytes) {
   verify(shm, team.rank(), world, shared), copy.zero_();
   std::map<std::string, std::vector<double>> times;
   for ([[maybe_unused]] auto _ : state)
-    // Before each timed call, every rank writes its tensor, as a training step does before an allreduce.
+    // Before each timed call, every rank writes its tensor, as a training step writes gradients before their allreduce.
     for (const auto& arm : arms) {
       arm.tensor.fill_(1);
       shm->barrier({})->wait();

@@ -121,7 +121,7 @@ class ByHand {
   StepSource& source_;
   OptimizerSpec spec_;
   ModelTensors tensors_;
-  std::vector<at::Tensor> momenta_, variances_, steps_;  // Adam's state; empty for SGD
+  std::vector<at::Tensor> momenta_, variances_, steps_;  // optimizer state of Adam; empty for SGD
   int64_t step_ = 0;
 };
 

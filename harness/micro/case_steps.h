@@ -21,7 +21,8 @@ class CaseSteps {
  public:
   explicit CaseSteps(const CaseSpec& spec);
 
-  int64_t block(int64_t steps, bool phases = false);  // runs this number of steps; returns their time in nanoseconds
+  // Runs `steps` training steps and returns their time in nanoseconds.
+  int64_t block(int64_t steps, bool phases = false);
   const Workload& workload() const { return *workload_; }
   StepSource& source() { return source_; }
 

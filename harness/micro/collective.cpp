@@ -83,7 +83,7 @@ void run_barrier(Call& call) { call.backend->barrier({})->wait(); }
 
 at::Tensor everything_reduced(const Inputs& inputs, int64_t all, int) { return inputs.reduced(0, all); }
 
-// Returns the concatenation of elements [from, from + count) of all ranks.
+// Returns elements [from, from + count) of every rank's input, concatenated in the order of ranks.
 at::Tensor of_all_ranks(const Inputs& inputs, int64_t from, int64_t count) {
   TensorList parts;
   for (int rank = 0; rank < inputs.world; ++rank) parts.push_back(inputs.of(rank, from, count));

@@ -14,7 +14,7 @@ namespace dpbench::micro {
 // One rank's call of a collective.
 struct Call {
   c10::intrusive_ptr<c10d::Backend> backend;
-  at::Tensor input, output;  // input and output may share memory
+  at::Tensor input, output;  // tensors of the call, which share memory if it is made in place
   c10d::ReduceOp reduction;
   std::vector<at::Tensor> parts{};  // gather and scatter: each rank's part of the whole tensor
 };
@@ -29,7 +29,7 @@ enum class Roles { one, two, part_to_whole, whole_to_part, part_to_root, root_to
 struct Collective {
   CollectiveName name;
   Roles roles;
-  bool in_parts;  // the whole tensor has a part for each rank
+  bool in_parts;  // true: the whole tensor consists of one part for each rank
   bool reduces;
   double (*bus_share)(double world);
   void (*start_and_wait)(Call& call);

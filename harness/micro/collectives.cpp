@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/micro/ceilings.h"
 #include "harness/micro/collective.h"
-#include "harness/micro/copy_rate.h"
 #include "harness/micro/team.h"
 #include "harness/report/stats/stats.h"
 
@@ -87,6 +87,7 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
   const Verified verified = team.verify([&] { return call ? wrong_elements(team, point, *call) : 0; });
   if (!verified.error.empty()) return state.SkipWithError(verified.error.c_str());
   const double copy = has_data ? copy_gb_s(team, member, world, size) : 0;
+  const double link = has_data ? link_gb_s(team, point.backend, world) : 0;
   const std::vector<double> seconds = timed_calls(state, team, point, call);
   const double own_mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
   const double mean = team.sum(own_mean) / world, rate = static_cast<double>(size) / mean * 1e-9;
@@ -100,6 +101,9 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
   state.counters["copy_gb_s"] = copy;
   state.counters["of_copy"] = rate * point.collective->bus_share(world) / copy;
   state.counters["wrong"] = verified.wrong;
+  if (link == 0) return;
+  state.counters["link_gb_s"] = link;
+  state.counters["of_link"] = rate * point.collective->bus_share(world) / link;
 }
 
 // Returns the combinations of type, reduction and placement (in place or not) of a collective to measure.
@@ -134,7 +138,8 @@ void add_collectives(Team& team, const CollectivesOptions& asked) {
   for (const std::string& backend : asked.backends)
     for (const int world : asked.worlds)
       for (const CollectiveName name : asked.collectives) {
-        if (name == CollectiveName::sendrecv && world == 1) continue;  // a rank cannot send to itself
+        // Skip sendrecv with one rank, which has no other rank to send to.
+        if (name == CollectiveName::sendrecv && world == 1) continue;
         for (Point point : variants_of(collective_of(name), asked)) {
           point.backend = backend;
           point.inputs.world = world;

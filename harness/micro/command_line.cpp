@@ -28,7 +28,8 @@ void check_and_complete(CommandLine& line) {
                        (line.asked.cuda ? "CUDA" : "CPU") + " tensors from processes. Use one of " + all);
   }
   if (line.asked.least_bytes > line.asked.most_bytes) throw UsageError("--min-bytes is above --max-bytes");
-  line.others = line.asked.collectives.empty() && !line.asked.cuda;  // benchmarks that are not collectives run on CPUs
+  // Benchmarks that are not collectives run only on CPUs, so --device cuda leaves them out.
+  line.others = line.asked.collectives.empty() && !line.asked.cuda;
   if (line.asked.collectives.empty()) line.asked.collectives = all_values<CollectiveName>();
   if (line.asked.output == Form::json) line.passed_on.emplace_back("--benchmark_format=json");
   if (line.has("--benchmark_enable_random_interleaving"))

@@ -15,7 +15,7 @@ namespace dpbench::micro {
 struct ElementType {
   const char* shown;  // name of the type in the tables of nccl-tests
   at::ScalarType scalar;
-  int64_t exact;  // whole numbers up to this one are exact in the type
+  int64_t exact;  // every whole number up to this one is exact in the type
 };
 
 const ElementType& element_type(ElementName name);

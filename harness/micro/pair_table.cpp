@@ -16,10 +16,11 @@ struct PairFigure {
   int decimals;
   bool low_is_bad;
 };
-constexpr PairFigure pair_figures[] = {{"bandwidth_gb_s", "bandwidth (GB/s)", 1, 3, true},
-                                       {"of_copy", "bandwidth (% of a copy by both ranks at once)", 100, 0, true},
-                                       {"latency_us", "latency (us), half a round trip of 4 B", 1, 2, false},
-                                       {"wrong", "wrong elements", 1, 0, false}};
+constexpr PairFigure pair_figures[] = {
+    {"bandwidth_gb_s", "bandwidth (GB/s)", 1, 3, true},
+    {"of_copy", "bandwidth (% of a copy by both ranks at once), same host", 100, 0, true},
+    {"latency_us", "latency (us), half a round trip of 4 B", 1, 2, false},
+    {"wrong", "wrong elements", 1, 0, false}};
 
 using Row = std::vector<std::string>;
 
@@ -55,8 +56,11 @@ void print_rows(std::ostream& out, const std::string& title, const std::vector<R
 void PairTable::add(const benchmark::BenchmarkReporter::Run& run) {
   const std::string name = run.benchmark_name(), world = name.substr(0, name.find("/from:"));
   const std::pair<size_t, size_t> ranks{std::stoul(part_of(name, "from")), std::stoul(part_of(name, "to"))};
-  for (const PairFigure& figure : pair_figures)
-    worlds_[world][figure.counter][ranks] = run.counters.at(figure.counter) * figure.scale;
+  for (const PairFigure& figure : pair_figures) {
+    const auto found = run.counters.find(figure.counter);
+    Matrix& matrix = worlds_[world][figure.counter];
+    if (found != run.counters.end()) matrix[ranks] = found->second * figure.scale;
+  }
 }
 
 void PairTable::print(std::ostream& out) const {
@@ -70,6 +74,8 @@ void PairTable::print(std::ostream& out) const {
 
 void PairTable::print_ranks(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
                             int decimals) const {
+  // The rate of a memory copy is measured only for ranks on one host's CPUs, so its matrix may be empty.
+  if (matrix.empty()) return;
   const size_t world = std::stoul(part_of(name, "world"));
   Row titles = {"# rank", "host"};
   std::vector<Row> heads;
@@ -83,7 +89,8 @@ void PairTable::print_ranks(std::ostream& out, const std::string& name, const st
              rows_of(titles, heads, matrix, decimals), right);
 }
 
-// Prints nothing if all ranks of the world are on one host.
+// Prints a matrix of hosts with the worst pair of ranks of each two hosts. Prints nothing if all ranks of the world are
+// on one host.
 void PairTable::print_hosts(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
                             int decimals, bool low_is_bad) const {
   const size_t world = std::stoul(part_of(name, "world"));
@@ -97,7 +104,7 @@ void PairTable::print_hosts(std::ostream& out, const std::string& name, const st
     titles.push_back(hosts_[rank]);
     heads.push_back({hosts_[rank]});
   }
-  if (heads.size() < 2) return;
+  if (heads.size() < 2 || matrix.empty()) return;
   Matrix worst;
   for (const auto& [ranks, value] : matrix) {
     const auto [cell, is_new] = worst.try_emplace({host_of_rank[ranks.first], host_of_rank[ranks.second]}, value);

@@ -23,7 +23,8 @@ inline std::string part_of(const std::string& name, const std::string& key, cons
 
 class PairTable {
  public:
-  // Value of each sender and receiver. Both are numbers of ranks, or both are numbers of hosts.
+  // A measured figure of each pair of sender and receiver. The key has their rank numbers, or the numbers of their
+  // hosts.
   using Matrix = std::map<std::pair<size_t, size_t>, double>;
 
   explicit PairTable(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
@@ -37,8 +38,9 @@ class PairTable {
   void print_hosts(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
                    int decimals, bool low_is_bad) const;
 
-  std::vector<std::string> hosts_;                               // name of each rank's host
-  std::map<std::string, std::map<std::string, Matrix>> worlds_;  // by backend and world, then by counter
+  std::vector<std::string> hosts_;  // name of each rank's host
+  // Matrices by backend and world, then by the name of the figure.
+  std::map<std::string, std::map<std::string, Matrix>> worlds_;
 };
 
 }  // namespace dpbench::micro

@@ -43,7 +43,9 @@ class Table : public benchmark::BenchmarkReporter {
         "# timing. algbw = size / time; busbw = algbw x 2(n-1)/n for allreduce,\n"
         "# (n-1)/n for reduce_scatter, allgather, gather, scatter and alltoall, else 1:\n"
         "# the rate that each link must carry, for any world. of copy: busbw / rate of\n"
-        "# a copy of this size by all ranks at once, measured just before.\n");
+        "# a copy of this size by all ranks at once, measured just before. of link, for\n"
+        "# ranks on several hosts or GPUs: busbw / rate of a single message of 16 MiB\n"
+        "# over the slowest link from a rank to the next.\n");
     return true;
   }
 
@@ -80,7 +82,7 @@ class Table : public benchmark::BenchmarkReporter {
     out_ << folded_rows({cells}, std::vector<bool>(cells.size(), true), fold_width()).front() << "\n";
   }
 
-  // Returns a counter times `scale` as text, or "-" if the run lacks it.
+  // Returns a counter of a benchmark times `scale` as text, or "-" if the benchmark lacks it.
   static std::string cell(const Run& run, const char* counter, const char* form, double scale = 1) {
     const auto found = run.counters.find(counter);
     if (found == run.counters.end()) return "-";
@@ -91,9 +93,11 @@ class Table : public benchmark::BenchmarkReporter {
 
   void collective(const Run& run) {
     const std::string name = run.benchmark_name(), block = name.substr(0, name.rfind("/bytes:"));
+    const bool is_linked = run.counters.contains("of_link");
     if (block != block_) {
       out_ << "\n# " << block << "\n";
-      row({"#       size", "count", "type", "redop", "root", "time", "algbw", "busbw", "of copy", "#wrong"});
+      row({"#       size", "count", "type", "redop", "root", "time", "algbw", "busbw",
+           is_linked ? "of link" : "of copy", "#wrong"});
       row({"#        (B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", ""});
       block_ = block;
     }
@@ -103,8 +107,8 @@ class Table : public benchmark::BenchmarkReporter {
     const ElementName dtype = parse_name<ElementName>(part_of(name, "dtype", "f32")).value();
     row({cell(run, "bytes", "%.0f"), cell(run, "count", "%.0f"), element_type(dtype).shown,
          reduces ? part_of(name, "op", "sum") : "none", has_root ? "0" : "-1", cell(run, "time_us", "%.2f"),
-         cell(run, "algbw_gb_s", "%.4f"), cell(run, "busbw_gb_s", "%.4f"), cell(run, "of_copy", "%.0f %%", 100),
-         cell(run, "wrong", "%.0f")});
+         cell(run, "algbw_gb_s", "%.4f"), cell(run, "busbw_gb_s", "%.4f"),
+         cell(run, is_linked ? "of_link" : "of_copy", "%.0f %%", 100), cell(run, "wrong", "%.0f")});
     if (!run.counters.contains("of_copy")) return;
     sum_ += run.counters.at("busbw_gb_s");
     ++bandwidths_;
@@ -112,7 +116,10 @@ class Table : public benchmark::BenchmarkReporter {
 
   void other(const Run& run) {
     const std::string reason = reason_of(run);
-    if (!reason.empty()) return line("# %s %.300s\n", run.benchmark_name().c_str(), reason.c_str());
+    if (!reason.empty()) {
+      out_ << folded("# " + run.benchmark_name() + " " + reason.substr(0, 300) + "\n");
+      return;
+    }
     if (block_ != "other")
       out_ << "\n# other                                               time ("
            << benchmark::GetTimeUnitString(run.time_unit) << ")  counters\n";

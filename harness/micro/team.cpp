@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <exception>
+#include <string>
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -41,12 +42,17 @@ CommBackend make_backend(const std::string& name, const c10::intrusive_ptr<c10d:
 Team::Team(const Seat& seat, c10::intrusive_ptr<c10d::Store> store, at::Device device)
     : seat_(seat), device_(device), store_(std::move(store)) {
   store_->set(host_key(seat.rank), own_host());
+  store_->set(first_key(seat.rank), std::to_string(seat.rank - seat.local_rank));
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>("control", store_);
   control_ = make_backend("gloo", prefixed, seat, seat.ranks, at::kCPU);
 }
 
 void Team::synchronize() const {
   if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
+}
+
+bool Team::share_host(int rank, int other) const {
+  return host(rank) == host(other) && store_->get_to_str(first_key(rank)) == store_->get_to_str(first_key(other));
 }
 
 CommBackend Team::backend(const std::string& name, int world) {

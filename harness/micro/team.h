@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -39,22 +40,28 @@ class Team {
   // Results of the verified calls, equal on all ranks. failed: a call failed or gave wrong results on any rank.
   // unsupported: a backend lacks the operation, which is no failure. worked: a call succeeded.
   bool failed = false, unsupported = false, worked = false;
+  // Rates in GB/s of the slowest links, by backend and world, as measured by link_gb_s(); 0: no link.
+  std::map<std::pair<std::string, int>, double> links{};
 
   int rank() const { return seat_.rank; }
   at::Device device() const { return device_; }  // device of this rank's tensors
   void synchronize() const;                      // waits for the work on the current stream of this rank's device
   std::string host(int rank) const { return store_->get_to_str(host_key(rank)); }  // name of the rank's host
+  // True if the ranks are on one host. Hosts with the same name, such as containers, are told apart by their ranks.
+  bool share_host(int rank, int other) const;
   // Returns this rank's communication backend of the first `world` ranks. The first call creates the backend and must
   // be made by all these ranks.
   CommBackend backend(const std::string& name, int world);
   // Every rank must call barrier(), sum() and verify(), even one that takes no part in the measured call.
   void barrier() { sum(0); }
   double sum(double value);  // returns the sum of all ranks' values on every rank
-  // Runs a call, which returns its number of wrong elements on this rank. An exception counts as an error.
+  // Makes a call, which returns its number of wrong elements on this rank, and combines the outcomes of all ranks. An
+  // exception counts as an error.
   Verified verify(const std::function<double()>& call);
 
  private:
   static std::string host_key(int rank) { return "host/" + std::to_string(rank); }
+  static std::string first_key(int rank) { return "first/" + std::to_string(rank); }
 
   Seat seat_;
   at::Device device_;
@@ -66,7 +73,7 @@ class Team {
 // True for the error of an operation that a backend does not implement, by its text in c10d::Backend.
 inline bool is_unsupported(std::string_view error) { return error.find(" does not support ") != error.npos; }
 
-// Returns the number of timed iterations. It depends only on the size, so that all ranks use the same number.
+// Returns the number of timed iterations. It depends only on the tensor's size, so that all ranks use the same number.
 inline int64_t iterations_of(int64_t bytes) {
   return std::clamp<int64_t>((64 << 20) / std::max<int64_t>(bytes, 1), 5, 200);
 }

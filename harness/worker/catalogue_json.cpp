@@ -6,12 +6,14 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "harness/report/record/checks.h"
 #include "harness/report/record/report.h"
 #include "harness/worker/rank/cuda.h"
 #include "strategies/api/backend.h"
 #include "strategies/api/strategy.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
@@ -157,6 +159,22 @@ Json catalogue(bool with_cuda, size_t built_in) {
           {"backends", describe_all(backend_registry())},
           {"checks", describe_checks()},
           {"not_built", not_built}};
+}
+
+Json refusals(const std::vector<std::string>& choices) {
+  Json reasons = Json::array();
+  for (const std::string& text : choices) {
+    const Json choice = parse_json(text, "the choice of parameter values");
+    Json reason = nullptr;
+    try {
+      const StrategyInfo& info = strategy_registry().at(choice.at("strategy").get<std::string>());
+      promised(info, Params(info.params, choice.at("params").get<ParamValues>(), info.name));
+    } catch (const UsageError& error) {
+      reason = error.what();
+    }
+    reasons.push_back(reason);
+  }
+  return reasons;
 }
 
 }  // namespace dpbench

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "harness/report/record/protocol.h"
 #include "strategies/api/strategy.h"
@@ -18,5 +19,10 @@ std::string meaning_of(Gradient gradient);
 // missing, as on a machine without a GPU. The workloads after the first `built_in`, and all workloads in Python, are
 // marked as coming from plug-ins.
 Json catalogue(bool with_cuda = true, size_t built_in = SIZE_MAX);
+
+// Returns for each choice of parameter values why the strategy refuses it, or null. A choice is the text of a JSON
+// object with the keys strategy and params. A strategy can still refuse a case when it starts, because of the model or
+// mesh.
+Json refusals(const std::vector<std::string>& choices);
 
 }  // namespace dpbench

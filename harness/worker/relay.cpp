@@ -56,7 +56,7 @@ void claim_rank(c10d::Store& store, int rank) {
   } catch (const std::exception&) {
     // Ignore the error: the front (the dpbench process) has exited and cannot receive the message.
   }
-  _exit(code);  // skip destructors, because the other thread may be blocked inside the store
+  _exit(code);  // _exit() skips static destructors, because the other thread may be blocked inside the store
 }
 
 }  // namespace

@@ -112,7 +112,8 @@ class CommandLoop {
       at::set_num_threads(variables_.threads);
       bind_vector_math();
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
-      pulse_.beat();  // tells the front (the dpbench process) that this rank has started and waits for its peers
+      // this heartbeat tells the front (the dpbench process) that this rank has started and waits for its peers
+      pulse_.beat();
       group_.emplace(variables_, [this](const StartedCall& call) { pulse_.note_call(call); });
       std::function<uint64_t()> collectives;
       if (const auto& joined = group_->process_group())
@@ -132,7 +133,7 @@ class CommandLoop {
         current = command->at("case").at("id").get<std::string>();
         channel_.send(execute(*command));
       }
-      return 0;  // no more commands: the front has exited
+      return 0;  // the front has exited, so no more commands come
     } catch (...) {
       channel_.send(failure_event(current, variables_.rank, place()));
       return 3;
@@ -184,7 +185,8 @@ class CommandLoop {
     pulse_.forget_calls();
     if (!timed_case_) timed_case_ = std::make_unique<TimedCase>(spec, sampling, *group_, pulse_, variables_.run_dir);
     const RankRecord record = timed_case_->block(sampling);
-    // `dpbench duel` never sends the order to end a case, so a failed audit is reported at once.
+    // Audits are reported when a case ends, but `dpbench duel` never sends the order to end a case. So a failed audit
+    // is reported with the block before which it took place.
     if (const auto audits = timed_case_->audits(); any_failed(audits))
       for (const Json& row : rows_json(audits)) checks.push_back(row);
     return ran(spec, record, checks);

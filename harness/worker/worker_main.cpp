@@ -42,7 +42,8 @@ int print_json(const Make& make) {
   return 0;
 }
 
-// Loads the plug-ins among the arguments from number `first` on. Returns false if --no-cuda is among them.
+// Loads the plug-ins named by --plugin among the arguments from number `first` on. Returns false if --no-cuda is among
+// these arguments.
 bool load_plugins(const std::vector<std::string>& arguments, size_t first) {
   bool with_cuda = true;
   for (size_t i = first; i < arguments.size(); ++i) {
@@ -73,6 +74,16 @@ int print_parameters(const std::vector<std::string>& arguments) {
   });
 }
 
+// Prints which choices of parameter values are refused. Arguments: --refusals CHOICE... [--plugin FILE]... [--no-cuda]
+int print_refusals(const std::vector<std::string>& arguments) {
+  const auto first = arguments.begin() + 1,
+             end = std::find_if(first, arguments.end(), [](const std::string& word) { return word.starts_with("--"); });
+  return print_json([&] {
+    load_plugins(arguments, static_cast<size_t>(end - arguments.begin()));
+    return refusals({first, end});
+  });
+}
+
 int relay_until_death(const std::vector<std::string>&) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   return relay();
@@ -81,7 +92,10 @@ int relay_until_death(const std::vector<std::string>&) {
 int run(const std::vector<std::string>& arguments) {
   require_valid_registrations("this build");
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> modes = {
-      {"--catalogue", print_catalogue}, {"--parameters", print_parameters}, {"--relay", relay_until_death}};
+      {"--catalogue", print_catalogue},
+      {"--parameters", print_parameters},
+      {"--refusals", print_refusals},
+      {"--relay", relay_until_death}};
   if (const auto mode = arguments.empty() ? modes.end() : modes.find(arguments[0]); mode != modes.end())
     return mode->second(arguments);
   if (!arguments.empty())
@@ -93,8 +107,8 @@ int run(const std::vector<std::string>& arguments) {
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Stdout is the rank's log file, and stderr too. Every line is flushed, so that the lines of both stay in order and
-  // none is lost in a crash.
+  // Stdout and stderr of a rank go to the same log file. Stdout is flushed after every line, so that the lines of both
+  // stay in order and none is lost in a crash.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);

@@ -8,8 +8,9 @@ from palette import LIGHT, role_of
 
 def tuning(runs):
     for run in runs:
-        judged = {one["case"]: Interval(one["speedup"], one["low"], one["high"])
-                  for one in of(run.report, "config", "tuned") or []}
+        tuned = of(run.report, "config", "tuned") or []
+        judged = {one["case"]: Interval(one["speedup"], one["low"], one["high"]) for one in tuned}
+        winners = {one["case"] for one in tuned if one.get("verdict") == "faster"}
         if not judged:
             continue
         batch = of(run.report, "config", "reference_batch")  # None: each batch has its own default
@@ -21,13 +22,13 @@ def tuning(runs):
         for members in found.values():
             default = next((case for case in members if not case.params and case.batch == (batch or case.batch)), None)
             if default and len(members) > 1:
-                yield candidates(default, members, judged)
+                yield candidates(default, members, judged, winners)
 
 
-def candidates(default, members, judged):
+def candidates(default, members, judged, winners):
     spans = {case.raw["id"]: judged.get(case.raw["id"], case.speedup) for case in members}
     rows = sorted(members, key=lambda case: -spans[case.raw["id"]].middle)[:MOST_ROWS]
-    best = next((case for case in rows if case.raw["id"] in judged and spans[case.raw["id"]].low > 1), None)
+    best = next((case for case in rows if case.raw["id"] in winners), None)
     message = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
     chart = Chart(f"tune-{default.workload}-{default.device}", "Candidates", default.workload, default.setting,
                   message=message)

@@ -16,10 +16,10 @@
 
 namespace dpbench {
 
-// A collective that is about to start.
+// A collective call that a backend is about to start.
 struct StartedCall {
-  uint64_t number = 0;    // the backend's sequence number of the call
-  std::string_view text;  // for example "allreduce of 12 Float (sum)"
+  uint64_t number = 0;    // number of the call in the backend's sequence of calls
+  std::string_view text;  // the call's description, for example "allreduce of 12 Float (sum)"
   // The group of ranks that make the call, for example "dp=2,tp=2/dp/1"; empty: all ranks.
   std::string_view group = {};
 };
@@ -41,7 +41,7 @@ struct BackendSetup {
   // call different collectives. Backends that compare the ranks' calls themselves do not call the function.
   NoteCall note = {};
 
-  // Returns the global number of a rank of this group.
+  // Converts the number of a rank within this process group to its number among all ranks.
   int global(int rank_of_group) const {
     return ranks.empty() ? rank_of_group : ranks.at(static_cast<size_t>(rank_of_group));
   }
@@ -51,8 +51,8 @@ struct BackendInfo {
   std::string name, summary;
   bool cpu = true, cuda = false;  // whether the backend accepts CPU tensors and CUDA tensors
   bool unproven_on_gpu = false;   // true until a run of several ranks on GPUs has passed all checks; result rows say so
-  bool shares_device = true;      // true if two ranks may use one GPU
-  bool threads = false;           // true if the backend's ranks are threads of one process; used in tests
+  bool shares_device = true;      // true if two ranks of this backend may use the same GPU
+  bool threads = false;           // true if this backend's ranks are threads of one process, as in some tests
   // `--backend auto` picks the backend with the highest preference for the device. A backend with preference 0 is never
   // picked.
   int cpu_preference = 0, cuda_preference = 0;

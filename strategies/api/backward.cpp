@@ -52,7 +52,7 @@ class Walk {
 
   bool all_on_cpu() const { return all_on_cpu_; }
 
-  // Runs the backward pass; may be called once only. slope: the gradient with respect to the root's output.
+  // Runs the backward pass of the graph. May be called only once per object. slope: the gradient of the graph's output.
   void run(at::Tensor slope) {
     const at::NoGradGuard no_grad;
     const OwnWalk here;
@@ -66,15 +66,16 @@ class Walk {
   }
 
  private:
-  using Ready = std::pair<uint64_t, size_t>;  // sequence number of an autograd node, and its index in tasks_
+  // Sequence number of an autograd node, and the node's index in the vector tasks_.
+  using Ready = std::pair<uint64_t, size_t>;
   struct MadeEarlier {
     bool operator()(const Ready& a, const Ready& b) const { return a.first < b.first; }
   };
   struct Task {
     Node* node;
     variable_list inputs;
-    size_t first_target = 0;  // index in targets_ of the node's first outgoing edge
-    int awaited = 0;          // number of incoming edges that have not delivered a gradient yet
+    size_t first_target = 0;  // index, in the vector targets_, of the node's first outgoing edge
+    int awaited = 0;          // number of the node's incoming edges that have not delivered a gradient yet
   };
 
   size_t task_of(Node& node) {
@@ -87,8 +88,8 @@ class Walk {
     return known;
   }
 
-  // Returns the index of a node in tasks_, or tasks_.size() if the node is not there. The first few nodes are searched
-  // linearly, because a map would cost a measurable part of a 10 us step.
+  // Returns the index of an autograd node in the vector tasks_, or tasks_.size() if the node is not in it. Searches the
+  // first few nodes linearly, because a map lookup would cost a measurable part of a 10 us step.
   size_t find(const Node& node) const {
     const size_t first = std::min(few, tasks_.size());
     for (size_t i = 0; i < first; ++i)
@@ -124,8 +125,8 @@ class Walk {
     }
   }
 
-  // Adds a gradient to the sum of the gradients already delivered to a node, by the rules of torch's engine for
-  // in-place and for mixed dense and sparse addition.
+  // Adds a gradient that reaches an autograd node to the sum of those that reached it before. Uses the engine's own
+  // InputBuffer, so in-place addition and mixed dense and sparse gradients follow the rules of torch's engine.
   static void add(at::Tensor& sum, at::Tensor&& more) {
     if (!sum.defined() || !more.defined()) {
       if (more.defined()) sum = std::move(more);
@@ -141,7 +142,8 @@ class Walk {
   static constexpr size_t few = 16;
   c10::SmallVector<Task, few> tasks_;
   c10::SmallVector<size_t, 2 * few> targets_;
-  ska::flat_hash_map<const Node*, size_t> numbers_;  // task index of each autograd node after the first few
+  // Index in tasks_ of each autograd node, without the first few nodes, which are found by a linear search.
+  ska::flat_hash_map<const Node*, size_t> numbers_;
   // Autograd nodes that are ready to run. AccumulateGrad nodes come first, then the most recently created node.
   // AccumulateGrad nodes keep the order of the engine's heap, because the order of ddp's buckets depends on it.
   std::priority_queue<Ready, c10::SmallVector<Ready, few>, MadeEarlier> ready_;
@@ -164,8 +166,9 @@ class WalkedNode : public Node {
 
 Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())}; }
 
-// Calls by_walk(walk) to run the backward pass with a Walk, our own execution of the output's autograd graph. Returns
-// false without that call if torch's engine must run the graph: with --runtime torch, or if a Walk cannot run it.
+// Runs the backward pass without torch's engine: makes a Walk, our own execution of the output's autograd graph, and
+// passes it to by_walk(). Returns false and does nothing if torch's engine must run the graph: with --runtime torch, or
+// if a Walk cannot run this graph.
 template <class ByWalk>
 bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   if (runtime() == Runtime::torch) return false;
@@ -177,8 +180,8 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// Runs the backward pass of a loss by our own execution of its graph (see walked()). Returns false without running it
-// if the loss does not have exactly one element or if torch's engine must run the graph.
+// Same as walked(), for the backward pass of a loss: runs it without torch's engine. Returns false and does nothing if
+// the loss does not have exactly one element or if torch's engine must run the graph.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

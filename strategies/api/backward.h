@@ -11,10 +11,12 @@ namespace dpbench {
 // engine's order and with all hooks. The engine runs all other graphs, complex losses, and every graph under anomaly
 // detection.
 void backward(const at::Tensor& loss);
-// Same as backward(loss) for an output of any shape: equivalent to output.backward(slope).
+// Runs the backward pass of an output of any shape, like output.backward(slope), in the same way as backward(loss).
+// slope: the gradient of the output.
 void backward(const at::Tensor& output, const at::Tensor& slope);
-// Same as backward(loss), for graphs with hooks that queue callbacks in torch's engine, as c10d's Reducer does. The
-// engine sees the whole graph as one node and runs the queued callbacks after it.
+// Runs the backward pass of a loss whose graph has hooks that queue callbacks in torch's engine, as c10d's Reducer
+// does. Torch's engine sees the whole graph as one node, which runs it as backward(loss) does, and then runs the queued
+// callbacks.
 void backward_with_callbacks(const at::Tensor& loss);
 
 }  // namespace dpbench

@@ -15,7 +15,7 @@ namespace dpbench {
 
 struct Axis {
   std::string name;
-  c10::intrusive_ptr<c10d::ProcessGroup> group = {};  // the axis's process group; null for one rank
+  c10::intrusive_ptr<c10d::ProcessGroup> group = {};  // the process group of the axis; null if the axis has one rank
   int rank = 0;                                       // this rank's position on the axis
   int size = 1;
 };
@@ -40,8 +40,8 @@ class Mesh {
   const std::vector<Axis>& axes() const { return axes_; }
   const MeshShape& shape() const { return shape_; }
 
-  // Returns a mesh of the same ranks with each process group replaced by the result of replace(axis, group). For the
-  // group of all ranks, `axis` is an axis that has all ranks, or world_axis if there is none.
+  // Returns a copy of the mesh in which each process group is replaced by the result of replace(axis, group). For the
+  // group of all ranks, the argument `axis` is the name of an axis that has all ranks, or world_axis if there is none.
   using Replace = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(
       const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)>;
   Mesh with_groups(const Replace& replace) const;

@@ -11,7 +11,7 @@ namespace dpbench {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Returns the tensor of this name, or null if there is none.
+// Returns a pointer to the tensor with this name; null if there is none.
 const at::Tensor* find(const NamedTensors& tensors, const std::string& name);
 
 // True if both tensors have the same shape, dtype and bits, on any devices. All NaNs are equal; 0 differs from -0.

@@ -39,12 +39,12 @@ class Params {
   std::string owner_;
 };
 
-// The words that a parameter accepts, each with its meaning.
+// The words that the user may give as value of a strategy's parameter, each with the value that it stands for.
 template <class Value>
 using Words = std::vector<std::pair<std::string, Value>>;
 
-// Returns the meaning of the parameter's text. Throws UsageError, which lists all words and adds `note`, if the text is
-// not among them.
+// Returns the value that the user's word for this parameter stands for. Throws UsageError if the word is not allowed;
+// the message lists all words and ends with `note`.
 template <class Value>
 Value chosen(const Params& params, const std::string& name, const Words<Value>& words, const std::string& note = "") {
   std::string allowed;

@@ -16,14 +16,15 @@ enum class Phase { data, scatter, forward, backward, communication, optimizer, w
 inline constexpr std::array<std::string_view, 8> phase_names = {"data",          "scatter",   "forward", "backward",
                                                                 "communication", "optimizer", "waiting", "graph"};
 
-// Interface of an observer of phase changes. The observer is called only in an untimed repetition of the steps.
+// Interface of an object that is told when a step enters or leaves a phase. Only untimed repetitions of the steps call
+// it.
 class PhaseListener {
  public:
   using Time = std::chrono::steady_clock::time_point;
   virtual ~PhaseListener() = default;
   virtual void entered(Phase, Time) {}
   virtual void left(Time) {}
-  // Called when a time span measured in another phase is charged to the given phase afterwards.
+  // Called when the time from .. to, measured in another phase, is charged to the given phase afterwards.
   virtual void moved(Phase, Time /*from*/, Time /*to*/) {}
 };
 
@@ -45,8 +46,9 @@ class Phases {
     begin(now, -1);
     if (listener_) listener_->left(now);
   }
-  // Charges a time span of the current phase to the phase `to` instead, for example communication that a backward pass
-  // waited for. Time before the current phase, and time that was already moved, is unaffected.
+  // Charges a time span of the current phase to the phase `to` instead; for example, a backward pass charges the time
+  // that it waited for communication. Ignores time before the current phase began, and time that was already charged to
+  // another phase.
   void move(Phase to, Clock::time_point from, Clock::time_point until) {
     from = std::max(from, since_);
     if (!on_ || current_ < 0 || current_ == static_cast<int>(to) || until <= from) return;

@@ -1,4 +1,5 @@
-// The part of a training-state tensor that one rank of a sharded or divided model stores.
+// The type StatePart: the part of a tensor of the training state (such as a parameter) that one rank of a sharded or
+// divided model stores.
 #pragma once
 
 #include "workloads/api/tensor_part.h"

@@ -42,8 +42,8 @@ struct Setup {
   Params params;
   int64_t accumulate = 1;           // number of micro-batches per step
   std::optional<double> clip_norm;  // limit on the global norm of the reduced gradient; nullopt: no clipping
-  // If false, throw UsageError if the model is too small to give each rank a part of the computation. True for checks
-  // of probes, which are small.
+  // If false, the strategy throws UsageError if the model is too small to give each rank a part of the computation.
+  // True when the checks run probes, which are small models.
   bool allows_idle = true;
 };
 
@@ -52,8 +52,8 @@ struct Setup {
 // overwrite both tensors in the next step.
 struct StepResult {
   at::Tensor output, loss;
-  // Gathers the whole output; set instead of `output` if no rank has all of it. Collective. The harness calls the
-  // function at most once, before the next step, and never in a timed step.
+  // If no rank has the whole output: a function that gathers it, set in place of `output`. Collective. The harness
+  // calls it at most once, before the next step, and never in a timed step.
   std::function<at::Tensor()> gather_output = {};
 
   at::Tensor whole_output() const { return gather_output ? gather_output() : output; }
@@ -87,8 +87,8 @@ class Strategy {
   virtual void finish() {}
 
   // parameters(), gradients(), buffers() and state() return whole (unsharded) tensors by name. They are collective and
-  // never called during step(). gradients() returns the gradients that the last step applied; a parameter without one
-  // has an undefined tensor. state() returns the optimizer's state; its tensors are named "<parameter>.<slot>".
+  // never called during step(). gradients() returns the gradients that the last step applied; the tensor of a parameter
+  // without a gradient is undefined. state() returns the optimizer's state, in tensors named "<parameter>.<slot>".
   virtual NamedTensors parameters() = 0;
   virtual NamedTensors gradients() = 0;
   virtual NamedTensors buffers() = 0;
@@ -98,18 +98,21 @@ class Strategy {
   // Collective. The default, nullopt, means that ranks store whole tensors only.
   virtual std::optional<std::vector<StatePart>> stored_parts() { return std::nullopt; }
 
-  // Returns the tensors that this process keeps between steps, so that a report can divide its memory into parts.
-  // Collective. The default returns parameters(), buffers(), gradients() and state(). Override it if these are gathered
-  // copies, or if the process has several replicas. With StrategyInfo::live_parameters, it is also called during
-  // step(): it then calls no collective, and lists the parts of parameters that a rank keeps for the backward pass.
+  // Returns the tensors that this process keeps between steps, from which the report computes memory by part.
+  // Collective. The default returns parameters(), buffers(), gradients() and state(). Override it if these functions
+  // return gathered copies, or if the process has several replicas. If the strategy sets StrategyInfo::live_parameters,
+  // the function is also called during step(); there it must not call a collective, and lists the parts of parameters
+  // that a rank keeps for the backward pass.
   virtual KeptTensors kept_tensors();
 
   // Restores a snapshot of the same workload. Collective: every rank passes the snapshot. Throws UsageError with the
-  // name of a tensor that is missing on one side or differs in shape or dtype. The default copies into the tensors of
-  // parameters(), buffers() and state(). Override it if these are copies, or if the strategy cannot resume.
+  // name of a tensor that is missing on one side or differs in shape or dtype. The default copies the snapshot into the
+  // tensors that parameters(), buffers() and state() return. Override it if these functions return copies, or if the
+  // strategy cannot resume.
   virtual void load(const Snapshot& snapshot);
 
-  // Returns the strategy's own metrics of the last step with phase timing, for the report. Names end in the unit.
+  // Returns the strategy's own metrics for the report, by name, measured in the last step that ran with phase timing. A
+  // name ends in the metric's unit.
   virtual std::map<std::string, std::vector<double>> figures() { return {}; }
 
  protected:
@@ -145,14 +148,18 @@ struct Variant {
   ParamValues params;
 };
 
-// Parameter values with which the tests reach non-default behaviour of a strategy. A member is empty if no parameter
-// value of the strategy has the effect that the member's comment describes.
+// Values of a strategy's parameters (Params) with which the tests reach behaviour that the defaults do not show. A
+// member stays empty if the strategy has no values with the effect that the member's comment describes.
 struct Settings {
-  ParamValues revealing = {};         // parameter values that reveal mistakes, such as several buckets in a small model
-  ParamValues allow_unused = {};      // values with which StrategyInfo::allows_unused becomes true
-  ParamValues allow_no_samples = {};  // values with which StrategyInfo::allows_no_samples becomes true
-  ParamValues short_interval = {};    // values that average parameters often enough for a test of four steps
-  ParamValues unrecorded = {};        // values that turn CUDA graphs off: StrategyInfo::recorded becomes false
+  // Values that reveal mistakes of the strategy, such as several buckets in a small model.
+  ParamValues revealing = {};
+  // Values with which ranks may use different parameters in a step (StrategyInfo::allows_unused).
+  ParamValues allow_unused = {};
+  // Values with which a rank may run out of samples before the others (StrategyInfo::allows_no_samples).
+  ParamValues allow_no_samples = {};
+  ParamValues short_interval = {};  // values that average the ranks' parameters often enough for a test of four steps
+  // Values with which the strategy records no CUDA graphs (StrategyInfo::recorded is then false).
+  ParamValues unrecorded = {};
 };
 
 struct StrategyInfo {
@@ -172,25 +179,28 @@ struct StrategyInfo {
   std::vector<ParamInfo> params = {};
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
-  // For a strategy that frees model parameters during a step: returns the most bytes that KeptTensors::parameters (a
-  // rank's shards and parts), the model's parameters and the outputs of all-gathers in flight occupy together when the
-  // step computes a loss or calls a collective. Returns nullopt if the strategy frees no model parameters with these
-  // values of Params.
+  // For a strategy that frees model parameters during a step: returns the maximum, over the moments when the step
+  // computes a loss or calls a collective, of the bytes of KeptTensors::parameters (a rank's shards), the model's
+  // parameters and the outputs of unfinished all-gathers together. Returns nullopt if the strategy frees no parameters
+  // with these values of Params.
   std::function<std::optional<int64_t>(const TrafficQuery&)> live_parameters = {};
   TrafficFormula traffic = {};  // bytes that a rank passes to collectives in a step; empty: the strategy has no formula
   std::optional<at::ScalarType> reduced_in =
-      {};  // dtype in which gradients are communicated, if it is narrower than their own
+      {};  // dtype in which gradients are communicated; nullopt if it is the gradients' own dtype
   std::optional<at::ScalarType> used_in =
-      {};  // dtype in which weight matrices are gathered and used with Setup::dtype kBFloat16, if not their own
+      // Under bfloat16 autocast, the dtype in which weight matrices are gathered and used; nullopt if it is their own
+      // dtype.
+      {};
   bool repeatable = true;         // true if two runs of the same steps give identical bits
   bool skips_non_finite = false;  // true if a step with a non-finite gradient changes no parameter or state on any rank
-  bool allows_unused = false;     // true if ranks may use different parameters in a step
+  bool allows_unused = false;     // true if each rank may use a different subset of the parameters in a step
   bool allows_no_samples = false;  // true if a rank may run out of samples before the others
   // True if Strategy::forward() is collective: all ranks call it equally often, each with its own samples.
   bool collective_evaluation = false;
-  bool reduces_each_micro_batch = false;  // true if gradients are reduced in every micro-batch, not only in the last
-  // True if every step must use the same parameters in the same order. The model may have parameters that no step uses;
-  // only a strategy with `recorded` may refuse them.
+  // True if gradients are reduced between ranks in every micro-batch of a step, not only in the last.
+  bool reduces_each_micro_batch = false;
+  // True if every step must use the same parameters in the same order. Parameters that no step uses are allowed, except
+  // by strategies with `recorded`, which may refuse them.
   bool same_graph = false;
   // True if the strategy records steps or passes as CUDA graphs and then replays them. For each batch shape, recording
   // ends with the fourth step at the latest. The strategy calls collectives while recording, but not while replaying.
@@ -200,13 +210,14 @@ struct StrategyInfo {
   bool onednn = false;
   // Names of parameters that each rank keeps to itself: neither broadcast nor reduced.
   std::vector<std::string> own = {};
-  // Number of steps between two averages of the parameters, if the gradient is Gradient::local.
+  // With Gradient::local, in which ranks do not reduce gradients: the number of steps after which the ranks average
+  // their parameters.
   int64_t average_every = 0;
   // Adjusts the fields of StrategyInfo to the values of the strategy's parameters. Throws UsageError for values that
   // cannot be combined.
   std::function<void(StrategyInfo&, const Params&)> promise = {};
-  // For values of Params that need groups within an axis: returns the user's mesh `asked` with parts of axes
-  // (AxisSize::part). Empty: the strategy runs on the user's mesh.
+  // For values of Params that need groups of ranks within an axis: returns the user's mesh `asked` with parts of axes
+  // (AxisSize::part). Empty: the strategy always runs on the user's mesh.
   std::function<MeshShape(const MeshShape& asked, const Params&)> mesh_for = {};
   std::vector<Variant> variants = {};
 };
@@ -215,14 +226,14 @@ struct StrategyInfo {
 // other.
 StrategyInfo promised(StrategyInfo info, const Params& params);
 
-// Returns the mesh on which `world` ranks run the strategy with these parameter values. asked: the user's mesh; empty:
-// all ranks on the axis dp.
+// Returns the mesh on which `world` ranks run the strategy with these parameter values. asked: the user's mesh; if
+// empty, all ranks are on the axis dp.
 MeshShape effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world);
 
 Registry<StrategyInfo>& strategy_registry();
 
-// Registers a strategy when constructed. If its properties are incomplete or contradictory, dpbench refuses the plug-in
-// with the strategy's name and the property.
+// An object of this type registers a strategy in its constructor. If the strategy's properties are incomplete or
+// contradict each other, dpbench refuses to load the plug-in, with an error that names the strategy and the property.
 struct RegisterStrategy {
   explicit RegisterStrategy(StrategyInfo info);
 };

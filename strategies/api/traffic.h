@@ -16,10 +16,13 @@
 namespace dpbench {
 
 struct Traffic {
-  std::string axis, op;  // mesh axis; name of the c10d operation: "allreduce", "allgather", "reduce_scatter", ...
-  int64_t bytes = 0;     // bytes of this rank's input tensors; for a scatter or recv, of its output tensors
-  // Number of calls that carry these bytes. nullopt: the number is not promised, e.g. because it depends on buckets.
-  // The checks compare calls only if all entries of an axis and operation have their number.
+  // The mesh axis, and the name of the c10d operation, such as "allreduce", "allgather" or "reduce_scatter".
+  std::string axis, op;
+  // Bytes of the input tensors that this rank passes; for a scatter or recv, bytes of its output tensors.
+  int64_t bytes = 0;
+  // Number of calls that together carry these bytes. nullopt: the strategy does not promise a number, for example
+  // because it depends on buckets. The checks compare the calls on an axis by an operation only if all entries for them
+  // have a number.
   std::optional<int64_t> calls = {};
   // True if the samples determine how the bytes are divided between ranks, but not their sum over all ranks. The checks
   // then compare only the sum of `bytes` over all ranks with the counted bytes.
@@ -43,15 +46,15 @@ struct TrafficQuery {
   int64_t taken = 0;    // number of steps that the strategy has run since its construction
   bool clips = false;   // true if the gradients' global norm is clipped
   int64_t samples = 0;  // number of this rank's samples in this step, over all micro-batches
-  // Number of this rank's samples in each micro-batch: of this step, and of all steps since the strategy's construction
-  // before it.
+  // Number of this rank's samples in each micro-batch. `micro` lists the micro-batches of this step, `earlier` those of
+  // all previous steps since the strategy's construction.
   std::vector<int64_t> micro = {}, earlier = {};
-  // Returns the cost and the output's sizes of each of the model's blocks, in float32. The first call runs the model;
-  // queries of several steps share its result.
+  // Returns the cost and the output's sizes of each of the model's blocks, in float32; an empty list if the model has
+  // no blocks or samples differ in size. The first call runs the model; queries of several steps share its result.
   std::function<const std::vector<BlockRun>&()> block_runs = {};
 
-  // stored() returns the dtype in which a strategy stores a parameter or buffer, and bytes_of() the bytes of tensors
-  // stored in these dtypes.
+  // stored() returns the dtype in which a strategy stores the given parameter or buffer. bytes_of() returns the total
+  // size in bytes of tensors that are stored in these dtypes.
   at::ScalarType stored(const at::Tensor& tensor) const;
   int64_t bytes_of(const NamedTensors& tensors) const;
 };

@@ -34,7 +34,7 @@ class TrainedStrategy : public Strategy {
   // Clips the global gradient norm to Setup::clip_norm, if set, and steps the optimizer at this step's learning rate.
   void apply_gradients(int64_t step, Phases& phases);
 
-  struct Insides;  // the strategy's data members, defined in strategies/api/parts/trained.h
+  struct Insides;  // data members of a TrainedStrategy, defined in strategies/api/parts/trained.h
   explicit TrainedStrategy(std::unique_ptr<Insides> insides);
   std::unique_ptr<Insides> insides_;
 };

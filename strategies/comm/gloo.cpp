@@ -49,8 +49,8 @@ class ExchangingGloo : public c10d::ProcessGroupGloo {
 #endif
 
  private:
-  // True if this class runs the reduce-scatter, as an all-to-all. Depends only on values that are equal on all ranks,
-  // so that all ranks call the same collective.
+  // Returns true if this class runs a reduce-scatter itself, as an all-to-all. The result depends only on values that
+  // are equal on all ranks, so all ranks call the same collective.
   bool is_exchanged(const at::Tensor& whole, const c10d::ReduceScatterOptions& options) const {
     return getSize() > 1 && options.reduceOp == c10d::ReduceOp::SUM && whole.is_cpu();
   }
@@ -80,7 +80,8 @@ class ExchangingGloo : public c10d::ProcessGroupGloo {
 
   static void add_pieces(const at::Tensor& received, at::Tensor piece) {
     const at::NoGradGuard no_grad;
-    const bool narrow = at::isReducedFloatingType(piece.scalar_type());  // 16-bit types: added in float32, rounded once
+    // 16-bit pieces are added in float32 and rounded once
+    const bool narrow = at::isReducedFloatingType(piece.scalar_type());
     at::Tensor sum = narrow ? received[0].to(at::kFloat) : received[0];
     for (int64_t rank = 1; rank < received.size(0); ++rank) sum.add_(received[rank]);
     piece.copy_(sum.view(piece.sizes()));
@@ -145,8 +146,8 @@ void verify_connections(Gloo& gloo, Milliseconds limit) {
     throw std::runtime_error("gloo: a connection leads to another process than the expected rank");
 }
 
-// Returns true if `connected` is true on all ranks. Ranks exchange it through the rendezvous store, because their
-// connections may be broken.
+// Returns true if all ranks pass `connected` = true. Ranks exchange the values through the rendezvous store, because
+// the connections between ranks may be broken.
 bool all_connected(const BackendSetup& setup, c10d::Store& store, bool connected, Milliseconds limit) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < setup.world; ++rank) keys.push_back("heard-all/" + std::to_string(rank));
@@ -155,14 +156,14 @@ bool all_connected(const BackendSetup& setup, c10d::Store& store, bool connected
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return store.get_to_str(key) == "yes"; });
 }
 
-// Gloo identifies incoming connections by a number counted from 0. A foreign connection that sends zeros while the
-// ranks connect can therefore take a rank's place unnoticed. So each attempt verifies the connections, and all ranks
-// reconnect on other ports if one is wrong. All attempts share one time limit, so a rank that disappears between
-// attempts delays the others no longer than a rank that never came.
+// Makes the Gloo backend and verifies its connections. Gloo trusts the number that an incoming connection sends, so
+// another program that connects and sends zeros could take a rank's place unnoticed. If a connection is wrong, all
+// ranks reconnect on other ports. All attempts share one timeout: a rank that dies between two attempts delays the
+// others no longer than a rank that never started.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
   constexpr int attempts = 6;
-  // Gloo's threads mostly sleep. They may use the cores of all ranks, so that they need not wait for their own rank's
-  // busy thread.
+  // Gloo's threads mostly sleep. They may use the cores of all ranks of this host, so that they need not wait for the
+  // core on which their own rank computes.
   const OnCores all_cores(setup.cores);
   ignore_sigpipe();
   const auto until = Clock::now() + setup.timeout;
@@ -186,7 +187,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
     const bool last = number == attempts || spent();
     if (failed && last) std::rethrow_exception(failed);
     if (all_connected(setup, *store, !failed, left())) {
-      // All ranks are connected: from now on each collective has the user's timeout.
+      // All ranks are connected. The remaining part of the set-up timeout no longer applies: each collective gets the
+      // user's timeout.
       gloo->setTimeout(setup.timeout);
       gloo->log_calls(setup.note);
       return gloo;

@@ -11,13 +11,13 @@
 namespace dpbench {
 namespace {
 
-// Shuts ProcessGroupNCCL down explicitly, as it requires. The shutdown waits for all ranks, so after an error the group
-// is aborted instead.
+// The backend calls ProcessGroupNCCL::shutdown() in its destructor, as PyTorch requires. shutdown() waits for all
+// ranks, so after an error abort() is called instead.
 class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
  public:
   using LoggingBackend::LoggingBackend;
-  // Returns false, PyTorch's default, even if DDP_DISABLE_COMM_MEM=0 is set: that environment variable is meant for our
-  // shm backend only.
+  // Returns PyTorch's default, false. The environment variable DDP_DISABLE_COMM_MEM=0 would make it true, but dpbench
+  // sets that variable only for its own backend shm.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
     try {
@@ -30,8 +30,8 @@ class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendSetup& setup) {
   if (!setup.device.is_cuda()) throw UsageError("backend 'nccl' takes CUDA devices only. Use --backend auto.");
-  // By default NCCL's bootstrap listens on every network interface. In the value set here, "=" means an exact interface
-  // name, not a prefix.
+  // By default NCCL's bootstrap listens on every network interface. NCCL_SOCKET_IFNAME limits it to one; a leading "="
+  // means that the name must match exactly, not as a prefix.
   if (!getenv("NCCL_SOCKET_IFNAME")) {
     const bool one_host = setup.local_world == setup.world;
     const std::string name = one_host ? "lo" : interface_of(address_towards_master());
@@ -41,7 +41,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendSetup& setup) {
   options->timeout = setup.timeout;
   auto backend = c10::make_intrusive<Nccl>(setup.store, setup.rank, setup.world, options);
   backend->setBoundDeviceId(setup.device);
-  // Connect now, so that a missing peer is detected here and not in the first step.
+  // Connects to the other ranks during set-up, so that a missing rank is detected before the first step.
   backend->eagerConnectSingleDevice(setup.device);
   backend->log_calls(setup.note);
   return backend;

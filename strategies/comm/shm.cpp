@@ -9,9 +9,9 @@
 namespace dpbench {
 namespace {
 
-// The Reducer allocates its buckets through the backend only if the environment variable DDP_DISABLE_COMM_MEM is 0;
-// PyTorch's default is 1. It is set while the library is loaded, because later another thread may be reading the
-// environment.
+// c10d's Reducer allocates its buckets through the backend, and so in shared memory, only if the environment variable
+// DDP_DISABLE_COMM_MEM is 0; PyTorch's default is 1. The variable is set while the library is loaded, when no other
+// thread can be reading the environment.
 [[maybe_unused]] const int buckets_in_shared_memory = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
 
 template <shm::Home kHome>

@@ -30,7 +30,7 @@ at::Tensor Exchange::attend(const at::Tensor& query, const at::Tensor& key, cons
                             const std::shared_ptr<const AttentionKernel>& kernel) const {
   if (options_.kind == Kind::ring) return ring_attention(query, key, value, ring(), kernel);
   const int64_t heads = query.size(head_dim);
-  // If there are fewer key and value heads than ranks, they are repeated so that each query head has its own.
+  // If there are fewer heads of keys and values than ranks, these heads are repeated until each query head has its own.
   const int64_t copies = key.size(head_dim) < axis_.size ? heads / key.size(head_dim) : 1;
   const auto copied = [&](const at::Tensor& x) { return copies == 1 ? x : x.repeat_interleave(copies, head_dim); };
   const int64_t shared = key.size(head_dim) * copies;

@@ -30,8 +30,8 @@ class Exchange : public SequenceSplit {
  protected:
   Around around(const std::string& operation) const;
   virtual std::shared_ptr<const Ring> ring() const;
-  // The all-to-alls of Ulysses: to_heads() exchanges this rank's tokens of all heads for all tokens of some heads, and
-  // to_tokens() does the reverse.
+  // The all-to-alls of Ulysses attention. A rank enters to_heads() with all heads of its own tokens and gets some heads
+  // of all tokens; to_tokens() is the reverse.
   virtual at::Tensor to_heads(const at::Tensor& x, const std::vector<int64_t>& heads) const;
   virtual at::Tensor to_tokens(const at::Tensor& x, const std::vector<int64_t>& heads) const;
 

@@ -1,17 +1,17 @@
 #include "strategies/context/options.h"
 
-#include <algorithm>
+#include <iterator>
 
 #include "strategies/api/parts/flat.h"
-#include "strategies/api/trained_parameters.h"
 #include "strategies/context/token_cut.h"
 
 namespace dpbench::context {
 namespace {
 
-// Number of tokens whose keys and values (or their gradients) a rank sends and receives in ring attention of one layer.
+// Number of tokens whose keys and values (or their gradients) a rank sends and receives in ring attention of one layer,
+// and of the messages in each direction.
 struct Travelling {
-  int64_t sent = 0, received = 0;
+  int64_t sent = 0, received = 0, messages = 0;
 };
 
 // Counts the tokens of a forward and a backward pass. Keys and values travel in both passes, their gradients only in
@@ -21,6 +21,7 @@ Travelling tokens_on_the_way(const TokenCut& cut, int ranks, int rank) {
   const auto count = [&](int hop) { return cut.count((rank + ranks - hop % ranks) % ranks); };
   for (int hop = 0; hop < ranks; ++hop) {
     const int64_t passes = hop + 1 < ranks ? 3 : 1;
+    tokens.messages += passes;
     tokens.sent += passes * count(hop);
     tokens.received += passes * count(hop + 1);
   }
@@ -44,39 +45,32 @@ Options options_of(const Params& params) {
           .poison = params.flag("poison")};
 }
 
-std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
-  const Options options = options_of(query.params);
-  // cp has no traffic formula under autocast (a layer chooses the dtype of an activation), or with recomputation (some
-  // activations are exchanged again).
-  if (query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
-  const int ranks = size_of(query.mesh, "cp");
-  std::vector<Traffic> all;
-  if (size_of(query.mesh, "dp") > 1)
-    all = {{"dp", "broadcast", query.bytes_of(named_buffers(query.model))},
-           {"dp", "allreduce", flat_bytes(query), flat_buffers(query)}};
-  if (ranks == 1) return all;
-  const SequencePlan plan = query.model.sequence_plan();
+std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const SequencePlan& plan,
+                             const Axis& cp, const RankShare& share) {
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
-  // Over cp, a rank sums its gradients in one allreduce and the loss of each micro-batch in another.
-  all.push_back(
-      {"cp", "allreduce", flat_bytes(query) + query.accumulate * size, flat_buffers(query) + query.accumulate});
+  // Over cp, a rank sums its gradients in one allreduce and the loss of each part of a micro-batch in another.
+  const int64_t losses = share.has_loss ? std::ssize(share.parts) : 0;
+  std::vector<Traffic> all = {{"cp", "allreduce", flat_bytes(query, share.parameters) + losses * size,
+                               flat_buffers(query, share.parameters) + losses}};
   // Bytes that one attention head takes for a token, summed over all samples and layers.
-  const int64_t heads_bytes = query.samples * plan.layers * plan.head_size * size;
+  const int64_t layers = share.layers(plan.first_layer, plan.layers);
+  const int64_t heads_bytes = query.samples * layers * plan.head_size * size;
   if (options.kind == Kind::ring) {
-    const TokenCut cut(plan.tokens, ranks, options.zigzag);
-    const Travelling tokens = tokens_on_the_way(cut, ranks, place_on(query.mesh, "cp", query.rank));
+    const TokenCut cut(plan.tokens, cp.size, options.zigzag);
+    const Travelling tokens = tokens_on_the_way(cut, cp.size, cp.rank);
     const int64_t bytes = 2 * plan.kv_heads * heads_bytes;  // bytes of a token's keys and values
-    all.push_back({"cp", "send", tokens.sent * bytes});
-    all.push_back({"cp", "recv", tokens.received * bytes});
+    const int64_t messages = tokens.messages * layers * share.passes();
+    all.push_back({"cp", "send", tokens.sent * bytes, messages});
+    all.push_back({"cp", "recv", tokens.received * bytes, messages});
     return all;
   }
-  // Ulysses exchanges queries, keys, values and outputs, in the forward and the backward pass. Each piece is padded to
-  // the size of the largest.
-  const int64_t shared = plan.kv_heads < ranks ? plan.heads : plan.kv_heads;
-  const int64_t most = even_pieces(plan.tokens, ranks).front();
+  // Ulysses exchanges queries, keys, values and outputs, in the forward and the backward pass: eight calls for each
+  // layer and part of a micro-batch. Each piece is padded to the size of the largest.
+  const int64_t shared = plan.kv_heads < cp.size ? plan.heads : plan.kv_heads;
+  const int64_t most = even_pieces(plan.tokens, cp.size).front();
   const int64_t heads =
-      even_pieces(plan.heads, ranks, plan.heads / shared).front() + even_pieces(shared, ranks).front();
-  all.push_back({"cp", "alltoall", heads_bytes * 4 * ranks * most * heads});
+      even_pieces(plan.heads, cp.size, plan.heads / shared).front() + even_pieces(shared, cp.size).front();
+  all.push_back({"cp", "alltoall", heads_bytes * 4 * cp.size * most * heads, 8 * layers * share.passes()});
   return all;
 }
 

@@ -1,12 +1,14 @@
-// The parameters of context parallelism, and the traffic formula of the strategy "cp".
+// The parameters and the traffic formula of context parallelism.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "strategies/api/mesh.h"
 #include "strategies/api/params.h"
 #include "strategies/api/traffic.h"
+#include "strategies/parts/rank_share.h"
+#include "workloads/api/sequence_split.h"
 
 namespace dpbench::context {
 
@@ -17,12 +19,17 @@ enum class Kind { ring, ulysses };
 struct Options {
   std::string owner = "cp";  // the strategy's name, for messages
   Kind kind = Kind::ring;
-  bool zigzag = true;  // ring: each rank has two pieces of the sequence, which balances the work of causal attention
+  // For ring attention: true if each rank has two pieces of the sequence, which balances the work of causal attention.
+  bool zigzag = true;
   bool poison = false;
 };
 
 std::vector<ParamInfo> parameters();
 Options options_of(const Params& params);
-std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query);
+
+// Returns the traffic of a step over the mesh axis cp. plan: the model's plan, with the heads of this rank. cp: the
+// axis; its group is not used.
+std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const SequencePlan& plan,
+                             const Axis& cp, const RankShare& share);
 
 }  // namespace dpbench::context

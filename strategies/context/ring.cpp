@@ -12,12 +12,13 @@ namespace {
 using Result = AttentionKernel::Result;
 
 constexpr int key_tag = 0, gradient_tag = 1;
-constexpr int64_t held_dim = token_dim + 1;  // token dimension of the stacked keys and values that travel
+// Token dimension of the tensor that travels around the ring, keys and values stacked.
+constexpr int64_t held_dim = token_dim + 1;
 
 at::ScalarType wide(at::ScalarType type) { return at::isReducedFloatingType(type) ? at::kFloat : type; }
 
-// Merges the attention results of the same queries over two sets of keys. `one` may be an empty result, which has no
-// output.
+// Merges two attention results of the same queries, over two different sets of keys. `one` may be an empty result,
+// without an output.
 Result merged(const Result& one, const Result& other) {
   if (!one.output.defined()) return other;
   if (!one.logsumexp.defined()) return {one.output + other.output, {}};
@@ -58,8 +59,8 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
                             const at::Tensor& value, const c10::intrusive_ptr<Passes>& passes) {
     const Result found = passes->ring->forward(query, key, value, *passes->kernel);
     at::Tensor output = found.output.to(query.scalar_type());
-    // Save the attention's own output, in a wider dtype, only if the conversion to the dtype of the queries made a
-    // copy.
+    // The attention kernel's output has a wider dtype than 16-bit queries. It is saved too, unless it is the same
+    // tensor as `output`, which has the dtype of the queries.
     const bool same = output.is_same(found.output);
     context->save_for_backward({query, key, value, output, same ? at::Tensor() : found.output, found.logsumexp});
     context->saved_data["passes"] = c10::IValue::make_capsule(passes);
@@ -112,7 +113,8 @@ Ring::Hop Ring::begin(const at::Tensor& held, int hop, int tag) const {
   const auto send = [&] { started.sent = links.send_like(held, after, tag); };
   const auto receive = [&] { started.received = links.receive_sized(sizes, held.scalar_type(), before, tag); };
   around_([&] {
-    // NCCL runs a rank's transfers one after the other. If all ranks sent first, each would wait for the next forever.
+    // NCCL runs a rank's transfers one after the other. If every rank started with its send, all sends would wait
+    // forever for receives. So every second rank receives first.
     if (axis_.rank % 2 == 0)
       send(), receive();
     else
@@ -152,7 +154,7 @@ Ring::Gradients Ring::backward(const at::Tensor& slope, const at::Tensor& query,
   const auto type = wide(query.scalar_type());
   const at::Tensor by_query = at::zeros(query.sizes(), query.options().dtype(type));
   at::Tensor held = at::stack({key, value});
-  Hop gradient;  // gradient of the keys and values that this rank holds, in flight from the previous rank
+  Hop gradient;  // the transfer that brings the gradient of the keys and values which this rank holds
   for (int hop = 0; hop < axis_.size; ++hop) {
     const bool more = hop + 1 < axis_.size;
     Hop next = more ? begin(held, hop, key_tag) : Hop();

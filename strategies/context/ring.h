@@ -20,8 +20,8 @@ class Ring {
   using Result = AttentionKernel::Result;
   using Gradients = AttentionKernel::Gradients;
 
-  // around: wraps each start of a transfer and each wait for a transfer. poison: received tensors hold NaN until they
-  // arrive, for tests.
+  // around: wraps each start of a transfer and each wait for one. poison: fill a tensor that is to be received with
+  // NaN, so that a read before its arrival shows in tests.
   Ring(Axis axis, TokenCut cut, Around around, bool poison)
       : axis_(std::move(axis)), cut_(std::move(cut)), around_(std::move(around)), poison_(poison) {}
   virtual ~Ring() = default;
@@ -48,20 +48,20 @@ class Ring {
  private:
   // A piece of queries and a piece of keys that it attends to, as positions in the tensors that this rank holds.
   struct Block {
-    size_t piece = 0;  // index of the piece of queries
+    size_t piece = 0;  // index of the piece of queries among this rank's pieces
     Piece query, key;
     bool causal = false;
   };
-  // A tensor being sent to the next rank, and a tensor being received from the previous rank.
+  // The two transfers of a hop of the ring: a tensor to the next rank, and a tensor from the previous rank.
   struct Hop {
     pipeline::Transfer sent, received;
   };
 
-  // Returns the rank that owns the keys and values which this rank holds at a hop of the ring.
+  // Returns the rank that owns the keys and values which this rank holds after `hop` transfers around the ring.
   int source(int hop) const { return (axis_.rank + axis_.size - hop % axis_.size) % axis_.size; }
   std::vector<Block> blocks(int hop) const;
-  // Starts to send `held` (the stacked keys and values that this rank holds at a hop, or their gradient) to the next
-  // rank, and to receive the tensor of the following hop from the previous rank.
+  // Starts to send `held` to the next rank and to receive the tensor of the following hop from the previous rank. held:
+  // the keys and values that this rank holds at a hop of the ring, stacked, or their gradient.
   Hop begin(const at::Tensor& held, int hop, int tag) const;
   at::Tensor finish(Hop& hop) const;
 };

@@ -20,7 +20,7 @@ TokenCut::TokenCut(int64_t tokens, int ranks, bool zigzag) {
 }
 
 at::Tensor TokenCut::in_order(const at::Tensor& by_rank, int64_t dim) const {
-  std::map<int64_t, at::Tensor> parts;  // pieces by the position of their first token
+  std::map<int64_t, at::Tensor> parts;  // pieces of the sequence, by the position of their first token
   int64_t before = 0;
   for (const auto& pieces : pieces_)
     for (const Piece& piece : pieces) {

@@ -10,7 +10,7 @@
 
 namespace dpbench::context {
 
-inline constexpr int64_t head_dim = 1, token_dim = 2;  // dimensions of queries, keys and values
+inline constexpr int64_t head_dim = 1, token_dim = 2;  // dimensions of the tensors of queries, keys and values
 
 class TokenCut {
  public:
@@ -20,7 +20,7 @@ class TokenCut {
   TokenCut(int64_t tokens, int ranks, bool zigzag);
 
   const std::vector<Piece>& of(int rank) const { return pieces_[static_cast<size_t>(rank)]; }
-  const std::vector<int64_t>& counts() const { return counts_; }  // number of tokens, by rank
+  const std::vector<int64_t>& counts() const { return counts_; }  // number of tokens of each rank
   int64_t count(int rank) const { return counts_[static_cast<size_t>(rank)]; }
   // Returns the sequence in its original order. by_rank: the tokens of the first rank, then those of the second, and so
   // on.

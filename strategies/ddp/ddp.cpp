@@ -24,9 +24,9 @@
 namespace dpbench {
 namespace {
 
-// Returns the recorder of CUDA graphs for ddp.graph; null if it is off. A step is recorded only after the Reducer has
-// rebuilt its buckets and reduced them once. The first step (the second of a static graph) shows the order in which
-// gradients become ready, and the next one rebuilds the buckets.
+// Returns the recorder of CUDA graphs that ddp.graph needs; null if ddp.graph is off. Recording may start only after
+// the Reducer has rebuilt its buckets and reduced them once. The first step (for a static graph the second) shows in
+// which order gradients become ready, and the step after it uses rebuilt buckets.
 std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Options& options) {
   check(setup.mesh.group() != nullptr, "ddp needs a process group, even in a world of 1");
   if (!options.graph) return nullptr;
@@ -104,7 +104,8 @@ class Ddp : public BuiltInStrategy {
     return result;
   }
 
-  // Returns the Reducer's own metrics. They are empty for recorded steps, because the Reducer does not see replays.
+  // Returns the metrics that the Reducer measures. There are none with ddp.graph, because the Reducer does not take
+  // part in replays of a recorded step.
   std::map<std::string, std::vector<double>> figures() override {
     if (recorded_) return {};
     return reduction_->figures();
@@ -138,12 +139,12 @@ class Ddp : public BuiltInStrategy {
   StepResult run_passes(int64_t step, std::span<const Batch> micro, Phases& phases) {
     step_ = step;
     StepResult result;
-    // Gradients are cleared, not zeroed. The Reducer divides a gradient while copying it into a bucket, but needs a
-    // separate pass to divide one that is already in the bucket.
+    // Gradients are made undefined, not zero. The Reducer divides a new gradient while it copies it into the bucket. A
+    // gradient that already lies in the bucket would need a separate pass for the division.
     replica_.clear_gradients();
     if (micro.empty()) reduce_without_rows(phases);
     for (size_t k = 0; k < micro.size(); ++k) {
-      // Only the last micro-batch is reduced, except in the first two passes of a static graph.
+      // Only the pass of the last micro-batch is reduced. With a static graph, the first two passes are reduced too.
       const bool last = k + 1 == micro.size();
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }
@@ -182,8 +183,8 @@ class Ddp : public BuiltInStrategy {
     reduction_->without_rows_backward();
   }
 
-  // Broadcasts the buffers of rank 0 (with ddp.join: of the first rank with samples) before the first forward pass of
-  // each step, as torch's DDP does.
+  // Broadcasts the model's buffers from rank 0 (with ddp.join, from the first rank with samples) before the first
+  // forward pass of each step, as torch's DDP does.
   void broadcast_buffers(bool last) {
     const bool due = buffers_due_;
     buffers_due_ = last;
@@ -194,15 +195,17 @@ class Ddp : public BuiltInStrategy {
   ddp::Options options_;
   Tf32 tf32_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // The recorder is declared before all members made on its CUDA stream. The process group is declared before the
-  // recorder, because NCCL cannot shut down while a CUDA graph holds its collectives.
+  // Members that must outlive the recorder of CUDA graphs are declared before it, and those made on its CUDA stream
+  // after it. The process group comes before it, because NCCL cannot shut down while a CUDA graph holds its
+  // collectives.
   std::unique_ptr<RecordedSteps> recorded_;
   Replica replica_;
   Ownership ownership_;
   int64_t step_ = -1;  // number of the current step; 0 in a recorded step
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
-  ddp::LossTerms terms_;  // loss terms of each rank; counted only with ddp.join or ddp.global_mean
+  // Loss terms (usually one per sample) of each rank; counted only with ddp.join or ddp.global_mean.
+  ddp::LossTerms terms_;
   std::optional<ddp::Reduction> reduction_;
 };
 

@@ -1,4 +1,5 @@
-// Weights the losses of the strategy ddp by the loss terms (usually one per sample) of every rank in a step.
+// Counts the loss terms (usually one per sample) of every rank in a step of the strategy ddp, and computes the weight
+// of each rank's loss from them.
 #pragma once
 
 #include <span>
@@ -14,13 +15,15 @@ class LossTerms {
   LossTerms(const Options& options, c10d::ProcessGroup& group, const Workload& workload)
       : options_(options), group_(group), workload_(workload) {}
 
-  // Counts the loss terms of each rank in a step, summed over its micro-batches. Collective: one small allreduce.
+  // Counts this rank's loss terms (usually one per sample) over the micro-batches of a step, and gets the other ranks'
+  // counts. Collective: one small allreduce.
   void count(std::span<const Batch> micro, at::Device device);
 
   bool none() const;         // Returns true if no rank has samples.
   int first_active() const;  // Returns the first rank that has samples; 0 if no rank has any.
-  // Returns the factor of a micro-batch's loss that turns the reduction's mean over the initial world into the mean set
-  // by ddp.global_mean or ddp.join_divisor. The loss is already divided by this rank's number of micro-batches.
+  // Returns the factor by which a micro-batch's loss is multiplied. The Reducer's mean over the initial world then
+  // becomes the mean that ddp.global_mean or ddp.join_divisor asks for. The loss is already divided by this rank's
+  // number of micro-batches.
   double weight(const Batch& batch, size_t micros) const;
 
  private:

@@ -30,8 +30,8 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-// With ddp.graph, throws UsageError for options that cannot be recorded in a CUDA graph: a recorded step must not
-// depend on changing host state or read results back from the device.
+// Throws UsageError for options that cannot be combined with ddp.graph. A step recorded as a CUDA graph must not depend
+// on host state that changes, nor read results back from the device.
 void refuse_unrecordable(const Options& options) {
   if (!options.graph) return;
   refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on",
@@ -172,8 +172,8 @@ void promise(StrategyInfo& info, const Params& params) {
 
 std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
   const Options options = options_of(query.params);
-  // With ddp.find_unused, join, global_mean or sync_batch_norm, the ranks also exchange sample counts, statistics, or
-  // the set of used parameters. The traffic then has no formula.
+  // With ddp.find_unused, ddp.join, ddp.global_mean or ddp.sync_batch_norm, the ranks also exchange sets of used
+  // parameters, sample counts or statistics. There is no traffic formula for that.
   if (options.find_unused || options.join || options.global_mean || options.sync_batch_norm) return std::nullopt;
   // In the first steps the Reducer also broadcasts the new assignment of parameters to buckets and, for a static graph,
   // all-reduces the set of used parameters. The traffic of these steps has no formula.

@@ -13,7 +13,8 @@ struct Options {
   int64_t bucket_bytes = 0, first_bucket_bytes = 0;
   bool broadcast_buffers = true, bucket_views = true;
   bool find_unused = false, skip_unused = false, static_graph = false;
-  std::optional<at::ScalarType> compression = {};  // dtype in which the communication hook reduces gradients
+  // Dtype in which the communication hook reduces gradients; nullopt: their own dtype.
+  std::optional<at::ScalarType> compression = {};
   bool global_mean = false, sync_batch_norm = false;
   bool join = false, divide_by_active = false;
   bool step_in_backward = false;

@@ -16,15 +16,15 @@
 namespace dpbench::ddp {
 namespace {
 
-// Returns the list of parameter indices in torch's error message, after "did not receive grad for rank N:".
+// Returns the indices of unused parameters that torch's error message lists after "did not receive grad for rank N:".
 std::string unused_numbers(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   const size_t at = text.find(": ", std::min(text.find("did not receive grad"), text.size()));
   return at == std::string::npos ? "" : text.substr(at + 2);
 }
 
-// Metrics of the Reducer, each with its name in dpbench's report and its name in torch's logger: times, then lists of
-// numbers.
+// The Reducer's metrics, as pairs: the name in dpbench's report and the name in torch's logger. Times come first, then
+// lists of numbers.
 constexpr std::pair<const char*, const char*> logged_times[] = {
     {"reducer_forward_ns", "forward_compute_time"},
     {"reducer_backward_compute_ns", "backward_compute_time"},
@@ -92,8 +92,9 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
     : parameters_(parameters), options_(options), group_(std::move(group)) {
   const auto tensors = tensors_of(parameters_);
   c10d::verify_params_across_processes(group_, tensors, std::nullopt);
-  // Bucket size limits: one bucket per dtype until the first backward pass shows the order in which gradients become
-  // ready. If parameters may be unused, that order is not reliable, and the configured limits apply from the start.
+  // Size limits of buckets. At first there is one bucket per dtype, because the order in which gradients become ready
+  // is known only after the first backward pass. If parameters may be unused, that order is not reliable; the
+  // configured limits then apply from the start.
   std::vector<size_t> limits = {std::numeric_limits<size_t>::max()};
   if (options_.find_unused && !options_.static_graph)
     limits = {static_cast<size_t>(options_.first_bucket_bytes), static_cast<size_t>(options_.bucket_bytes)};
@@ -106,7 +107,7 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
       options_.bucket_views, names, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/options_.skip_unused, /*use_python_reducer=*/false, std::vector<int64_t>{});
   if (options_.graph) reducer_->stop_clock();
-  // The logger must stay alive, because the Reducer dereferences it without a check.
+  // Keeps the logger alive, because the Reducer uses a pointer to it without checking that it still exists.
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   logger_->set_construction_data_and_log("dpbench", {}, -1, options_.broadcast_buffers, options_.sync_batch_norm,
@@ -121,7 +122,7 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
 void Reduction::register_hook(const SteppingHook::Step& step) {
   if (!options_.compression && !options_.step_in_backward) return;
   std::unique_ptr<c10d::CommHookInterface> hook = std::make_unique<CompressionHook>(group_, options_.compression);
-  // Parameters are stepped in the last micro-batch only, when their gradients are complete.
+  // Earlier micro-batches leave gradients incomplete, so parameters are stepped only in the last one.
   if (options_.step_in_backward)
     hook = std::make_unique<SteppingHook>(std::move(hook), [this, step](const auto& parameters, const auto& gradients) {
       if (last_) step(parameters, gradients);
@@ -129,9 +130,9 @@ void Reduction::register_hook(const SteppingHook::Step& step) {
   reducer_->register_comm_hook(std::move(hook));
 }
 
-// Decides whether the next pass is reduced. The Reducer treats every pass before the second reduced one as the first
-// pass of a static graph. With ddp.static_graph, the first two passes are therefore always reduced, which costs time
-// but is correct.
+// Decides whether the gradients of the next pass are reduced. With ddp.static_graph, the first two passes always are:
+// the Reducer treats every pass before the second reduced one as the first pass of a static graph. This costs time, but
+// the gradients are correct.
 void Reduction::before_forward(bool last) {
   last_ = last;
   sync_ = last || (options_.static_graph && reduced_passes_ < 2);
@@ -141,7 +142,7 @@ void Reduction::before_forward(bool last) {
 
 void Reduction::before_backward(const at::Tensor& output) {
   if (!sync_) return;
-  // The Reducer finds unused parameters by a search of the autograd graph of the pass's output.
+  // Here the Reducer searches the autograd graph of the pass's output for unused parameters.
   std::vector<at::Tensor> searched;
   if (options_.find_unused && !options_.static_graph) searched.push_back(output);
   reducer_->prepare_for_backward(searched);
@@ -153,8 +154,8 @@ void Reduction::after_backward() {
   refuse_unused_parameters();
 }
 
-// Throws if a parameter was unused although ddp.find_unused is off. A bucket with an unused parameter was never
-// reduced, so its gradients are this rank's own.
+// Throws if a pass left a parameter unused although ddp.find_unused is off. The Reducer never reduces a bucket with
+// such a parameter, so the bucket's gradients would differ between ranks.
 void Reduction::refuse_unused_parameters() {
   try {
     reducer_->check_finalized();
@@ -171,9 +172,9 @@ void Reduction::refuse_unused_parameters() {
   }
 }
 
-// Charges the wait for reductions to the communication phase. Torch's timer uses the wall clock, so a wait longer than
-// the phase means that the clock jumped; the wait is then ignored. On a GPU the wait stays in the backward phase,
-// because reading the timer would block the step.
+// Charges the wait for reductions to the communication phase. Torch's timer uses the wall clock. If it shows a wait
+// longer than the phase, the clock was changed, and the wait is ignored. On a GPU the wait stays in the backward phase,
+// because reading the timer would make the host wait for the GPU.
 void Reduction::charge_waiting(Phases& phases, at::Device device) {
   if (!phases.on()) return;
   const auto now = Phases::Clock::now();
@@ -184,8 +185,8 @@ void Reduction::charge_waiting(Phases& phases, at::Device device) {
   timed_ = true;
 }
 
-// Returns, for each parameter, whether any rank has used it in this step. With ddp.find_unused the ranks exchange this
-// information. The calling rank had no samples and used no parameter.
+// Returns, for each parameter, whether any rank has used it in this step, which the ranks tell each other with
+// ddp.find_unused. Called on a rank without samples, which has itself used none.
 at::Tensor Reduction::used_on_any_rank() {
   std::vector<at::Tensor> used = {at::zeros_like(reducer_->get_local_used_map_on_device())};
   group_->allreduce(used)->wait();

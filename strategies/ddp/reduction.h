@@ -24,15 +24,15 @@ class TimedReducer : public c10d::Reducer {
   using c10d::Reducer::Reducer;
   // Returns the time between the last gradient of the latest backward pass and the end of its last reduction.
   std::chrono::nanoseconds after_computing() const;
-  // Stops the timer. Must be called before a CUDA graph is recorded: the timer's events would be captured, and captured
-  // events cannot be waited for.
+  // Stops the Reducer's timer. Must be called before a step is recorded as a CUDA graph: the graph would capture the
+  // timer's events, and the host cannot wait for captured events.
   void stop_clock() { timer_.reset(); }
 };
 
 class Reduction {
  public:
-  // Throws if the number, sizes or strides of the parameters differ between ranks. step: called to update a bucket's
-  // parameters if ddp.step_in_backward is on.
+  // Throws if the number, sizes or strides of the parameters differ between ranks. step: with ddp.step_in_backward, the
+  // function that steps the parameters of a reduced bucket.
   Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
             const Options& options, const SteppingHook::Step& step = {});
 
@@ -43,13 +43,13 @@ class Reduction {
   void before_backward(const at::Tensor& output);
   void after_backward();
 
-  // A rank without samples calls without_rows_forward() and without_rows_backward() instead. It contributes zeros and
-  // stores the reduced gradients.
+  // A rank without samples calls without_rows_forward() and without_rows_backward() in place of the three functions for
+  // ranks with samples. It adds zeros to the reductions, and stores the reduced gradients.
   void without_rows_forward() { reducer_->rebuild_buckets(); }
   void without_rows_backward();
 
-  // Charges the wait for the last reductions, at the end of the backward pass, to the communication phase. A no-op if
-  // phase timing is off.
+  // Charges the time that the end of the backward pass waited for reductions to the communication phase. Does nothing
+  // if phase timing is off.
   void charge_waiting(Phases& phases, at::Device device);
   // Returns the metrics of c10d's Logger for the latest pass, under the names that dpbench reports.
   std::map<std::string, std::vector<double>> figures();
@@ -64,7 +64,7 @@ class Reduction {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   bool timed_ = false;             // true once torch's timer of the Reducer runs in every pass
   bool sync_ = true;               // true if the gradients of the current pass are reduced
-  std::atomic<bool> last_ = true;  // true if the current pass is the step's last
+  std::atomic<bool> last_ = true;  // true if the current pass is that of the step's last micro-batch
   int reduced_passes_ = 0;
   std::shared_ptr<TimedReducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;

@@ -9,14 +9,14 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece) {
   return piece.as_strided(parameter.sizes(), parameter.strides(), piece.storage_offset());
 }
 
-// Reduces a bucket, then steps its parameters during the backward pass. That is safe: once a parameter's gradient is
-// complete, the backward pass no longer reads the parameter.
+// Reduces a bucket of gradients and then steps its parameters while the backward pass goes on. The backward pass no
+// longer reads a parameter when the parameter's gradient is complete.
 c10::intrusive_ptr<c10::ivalue::Future> SteppingHook::runHook(c10d::GradBucket& bucket) {
   std::vector<at::Tensor> parameters, gradients;
   const auto all = bucket.getParameters();
   const auto pieces = bucket.getGradients();
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!all[i].grad().defined()) continue;  // parameters that no rank used (in a static graph) are skipped
+    if (!all[i].grad().defined()) continue;  // skips a parameter that no rank used, in a static graph
     parameters.push_back(all[i]);
     gradients.push_back(in_layout_of(all[i], pieces[i]));
   }

@@ -10,8 +10,8 @@
 
 namespace dpbench::ddp {
 
-// Returns a parameter's gradient from a bucket, with the strides that the Reducer uses. GradBucket itself knows only
-// the sizes.
+// Returns a parameter's gradient from its bucket, with the strides of the parameter, in which the Reducer stores it.
+// c10d's GradBucket gives only the sizes.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece);
 
 class SteppingHook : public c10d::CommHookInterface {

@@ -23,7 +23,8 @@
 namespace dpbench {
 namespace {
 
-// Decrements a counter at the end of the scope, even after an exception. A no-op if the counter is null.
+// The destructor decrements a counter, so this happens even if an exception is thrown. Does nothing if the counter is
+// null.
 struct CountDown {
   std::atomic<int>* left;
   ~CountDown() {
@@ -59,7 +60,7 @@ class DataParallel : public BuiltInStrategy {
     for (const auto& one : replicas_) one->require_unwritten();
     phases.enter(Phase::communication);
     dp::sum_gradients(replicas_, threads_, link_, max_active);
-    // the optimizer uses several threads only if every replica has a core
+    // The optimizer runs on several threads only if each replica has a CPU core of its own.
     apply_gradients(step, phases, threads_.spins() > 0 ? max_active : 1,
                     [&](const auto& share) { threads_.run(max_active, share); });
     return result;
@@ -79,18 +80,19 @@ class DataParallel : public BuiltInStrategy {
  private:
   const Replica& main() const { return replicas_[0]->replica; }
 
-  // On the CPU, lets all replicas share the first replica's parameters, unless the model wrote to its parameters in
-  // this step. before: hash of the parameters before the step.
+  // On the CPU, makes all replicas use the first replica's parameters, unless the model wrote to its parameters in this
+  // step. before: hash of the parameters before the step; another hash shows a write.
   void share_parameters(uint64_t before) {
     for (size_t i = 0; i < replicas_.size(); ++i) replicas_[i]->restore_views(/*with_values=*/i == 0);
-    // Hashes are compared in addition to autograd's version counters, which a write may bypass.
+    // A write may bypass autograd's version counters, so hashes are compared as well.
     model_writes_ = model_writes_ || std::any_of(replicas_.begin(), replicas_.end(),
                                                  [&](const auto& one) { return one->parameters_hash() != before; });
     if (model_writes_) return;
     for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->share_parameters_of(*replicas_[0]);
   }
 
-  // Runs one forward and backward pass on all replicas. Returns the number of replicas that had samples.
+  // Runs the forward and backward pass of one micro-batch on all replicas. Returns the number of replicas that had
+  // samples.
   int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
     phases.enter(Phase::scatter);
     if (replicas_[0]->restore_views(/*with_values=*/true)) model_writes_ = true;
@@ -104,9 +106,8 @@ class DataParallel : public BuiltInStrategy {
     return static_cast<int>(outputs.size());
   }
 
-  // Runs the forward pass of each replica on its piece of the batch and returns the outputs of the pieces. Before that,
-  // each replica copies the state that it lacks from replica 0, unless a link (NCCL or plain copies) has broadcast the
-  // state.
+  // Runs the forward pass of each replica on its piece of the batch and returns the outputs. If no link (NCCL or plain
+  // copies) has broadcast replica 0's state before, each replica first copies the state that it lacks from replica 0.
   std::vector<at::Tensor> forward_pieces(dp::Pieces& pieces, int64_t step, size_t micros, bool first, bool resend,
                                          Phases& phases) {
     const int active = static_cast<int>(pieces.count());
@@ -118,7 +119,8 @@ class DataParallel : public BuiltInStrategy {
       dp::FlatReplica& mine = *replicas_[index];
       {
         const bool copies = i > 0 && i < active && !link_;
-        // Counts `copying` down even after an exception, because replica 0 waits until it is 0.
+        // Counts `copying`, the number of replicas that still copy, down even after an exception, because replica 0
+        // waits until it is 0.
         const CountDown at_end{copies ? &copying : nullptr};
         if (first) mine.begin_step(/*several=*/micros > 1);
         if (i >= active) return;
@@ -130,7 +132,8 @@ class DataParallel : public BuiltInStrategy {
       passes_[index]->load(step, pieces.take(index), first);
       mine.loaded = now();
       while (i == 0 && copying.load(std::memory_order_acquire) > 0)
-        // Replica 0 waits until the others have copied its state, because its forward pass may write to the state.
+        // Waits until the other replicas have copied replica 0's state, because replica 0's own forward pass may write
+        // to it.
         std::this_thread::yield();
       if (!passes_[index]->runs_alone()) outputs[index] = passes_[index]->forward();
       mine.done = now();
@@ -140,7 +143,7 @@ class DataParallel : public BuiltInStrategy {
     return outputs;
   }
 
-  // slopes: gradient of the loss with respect to each piece's output.
+  // slopes: for each piece of the batch, the gradient of the loss with respect to the output of the piece.
   void backward_pieces(const std::vector<at::Tensor>& slopes, bool only_pass) {
     const int active = static_cast<int>(slopes.size());
     const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], only_pass); };
@@ -150,17 +153,17 @@ class DataParallel : public BuiltInStrategy {
     dp::run_lone_passes(passes_, active, threads_, backward);
   }
 
-  // True if a forward pass has ever written to parameters. Parameters are then sent to the replicas before every pass
-  // instead of once per step.
+  // Returns true if any forward pass of this run wrote to parameters. If so, the other replicas get the parameters
+  // before every pass, otherwise once per step.
   bool model_writes() {
     for (const auto& one : replicas_) model_writes_ = model_writes_ || one->parameters_written();
     return model_writes_;
   }
 
-  // Takes the phase times of the pass from the slowest replica, because replicas copy parameters and load samples in
-  // parallel.
+  // Charges the phases of the pass with the times of the slowest replica. Replicas copy parameters and load samples in
+  // parallel, so their times cannot be added.
   void charge_slowest(int active, Phases& phases) const {
-    // On a GPU the host only starts the copies, so its clock does not show how long the copies take.
+    // On a GPU the times are unknown: the host only starts the copies and its clock does not show how long they take.
     if (!phases.on() || !main().device().is_cpu()) return;
     const auto later = [](const auto& a, const auto& b) { return a->done < b->done; };
     const auto& last = *std::max_element(replicas_.begin(), replicas_.begin() + active, later);
@@ -193,7 +196,8 @@ class DataParallel : public BuiltInStrategy {
   dp::Passes passes_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  // True if the next step checks whether the model writes to parameters (on the CPU only).
+  // True if the next step must check whether the model writes to its parameters. Only used on the CPU, where replicas
+  // can share parameters.
   bool watches_first_step_ = false;
   bool model_writes_ = false;  // true once the model has written to its parameters
 };

@@ -1,4 +1,4 @@
-// The factory of the strategy dp, with the recorder of CUDA graphs as an argument.
+// Makes the strategy dp, with or without CUDA graphs.
 #pragma once
 
 #include <memory>

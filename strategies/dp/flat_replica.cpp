@@ -12,7 +12,8 @@
 namespace dpbench::dp {
 namespace {
 
-// Returns the tensors without duplicates, so that tied tensors share one place in the flat buffer.
+// Returns the tensors without duplicates: a tied parameter, which has several names, gets only one place in the flat
+// buffer.
 std::vector<at::Tensor> unique_of(const NamedTensors& named) {
   std::vector<at::Tensor> unique;
   for (const auto& [name, tensor] : named)

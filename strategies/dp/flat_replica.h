@@ -16,24 +16,25 @@ namespace dpbench::dp {
 struct FlatReplica {
   FlatReplica(const Setup& setup, at::Device device);
 
-  // Returns the flat state, one tensor per dtype: all of it, or only the model's buffers.
+  // Returns the flat buffers, one per dtype, of parameters and the model's buffers, or only of the model's buffers.
   const std::vector<at::Tensor>& flat_state(bool with_parameters) const {
     return with_parameters ? state.buffers() : flat_buffers;
   }
-  // If the model replaced tensors through set_data(), makes them views of the flat state again. If `with_values` is
-  // true, keeps their new values, and throws if one has another shape or dtype; otherwise the caller copies values from
-  // the main replica. Returns true if a parameter was replaced.
+  // A model may replace its tensors through set_data(). This function makes them views of the flat state again, and
+  // returns true if a parameter was replaced. with_values = true: copies the new values to the flat state, and throws
+  // if a tensor has another shape or dtype; false: the caller copies the main replica's values there.
   bool restore_views(bool with_values);
-  // several: true if the step has several micro-batches, so that the model's writes to parameters must be detected
-  // between them.
+  // Call at the start of a step. several: true if the step has several micro-batches; writes of the model to its
+  // parameters must then be detected between them.
   void begin_step(bool several);
-  // Copies buffers from the main replica. Also copies parameters, once per step or if `parameters_again` is true,
-  // unless they are shared with the main replica.
+  // Copies the model's buffers from the main replica, and also its parameters, if the step has not copied them yet or
+  // `parameters_again` is true. Parameters shared with the main replica are not copied.
   void copy_from(const FlatReplica& main, bool parameters_again);
 
   uint64_t parameters_hash() const;
   void share_parameters_of(const FlatReplica& main);
-  bool parameters_written() const;  // true if parameters were written since their autograd versions were saved
+  // True if a write has changed the parameters' autograd version counters since they were saved.
+  bool parameters_written() const;
   // Throws if parameters are shared with the main replica and the model has written to them.
   void require_unwritten() const;
 
@@ -44,15 +45,16 @@ struct FlatReplica {
   Replica replica;
   std::vector<at::Tensor> parameters, tensors;  // `tensors` lists the parameters, then the model's buffers
   Flat state;
-  // For each tensor, its view in the flat state; for a shared parameter, its view in the main replica's flat state.
+  // For each tensor, its view in this replica's flat buffers. A parameter shared with the main replica has its view in
+  // that replica's flat buffers.
   std::vector<at::Tensor> home_views;
   std::vector<at::Tensor> flat_buffers;
   bool shares_main = false;
   bool up_to_date = false;        // true if this replica has the main replica's parameters of the current step
   std::vector<int64_t> versions;  // saved autograd version counters of the parameters
   std::optional<Flat> gradients;
-  // Times at which the last forward pass began, had copied the state, had loaded the samples, and was done. Taken only
-  // with phase timing.
+  // The times at which the last forward pass began, had copied the state from replica 0, had loaded the samples, and
+  // ended. Measured only with phase timing.
   Phases::Clock::time_point begun, copied, loaded, done;
 
  private:

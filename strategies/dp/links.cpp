@@ -9,7 +9,7 @@
 namespace dpbench::dp {
 namespace {
 
-// The link without NCCL: broadcasts and reduces between replicas by plain copies and sums, in replica order.
+// Moves buffers between replicas without NCCL: broadcasts by copies, and sums in the order of the replicas.
 const ReplicaLink plain_link{[](const std::vector<at::Tensor>& buffers) {
                                for (size_t i = 1; i < buffers.size(); ++i)
                                  buffers[i].copy_(buffers[0], /*non_blocking=*/true);
@@ -19,7 +19,7 @@ const ReplicaLink plain_link{[](const std::vector<at::Tensor>& buffers) {
                                  buffers[0].add_(buffers[i].to(buffers[0].device()));
                              }};
 
-// Returns the index of the first replica with a gradient of this parameter; the number of replicas if none has one.
+// Returns the index of the first replica that has a gradient of this parameter; the number of replicas if none has one.
 size_t first_user_of(const Replicas& replicas, size_t parameter) {
   size_t replica = 0;
   while (replica < replicas.size() && !replicas[replica]->gradient_of(parameter).defined()) ++replica;
@@ -38,8 +38,8 @@ void sum_by_link(const Replicas& replicas, ReplicaThreads& threads, const Replic
     if (first_user_of(replicas, i) < replicas.size()) main.gradient_of(i) = main.gradients->views()[i];
 }
 
-// Copies gradients that replica 0 lacks from other replicas, so that the other gradients can be added to them. Returns,
-// for each parameter, the index of the first replica with a gradient.
+// If replica 0 has no gradient of a parameter, copies the first one that another replica has; the remaining gradients
+// can then be added to it. Returns, for each parameter, the index of the first replica with a gradient.
 std::vector<size_t> fill_first_replica(const Replicas& replicas) {
   std::vector<size_t> bases;
   for (size_t i = 0; i < replicas[0]->replica.trainable().size(); ++i) {
@@ -60,8 +60,8 @@ bool can_be_split(const Replicas& replicas, size_t parameter) {
          });
 }
 
-// Sums the share of elements that belongs to one thread, in replica order, so that every run gives the same bits. A
-// gradient that cannot be split is summed by the thread that owns its first element.
+// Sums one thread's share of the elements of all gradients, in the order of the replicas, so that every run gives the
+// same bits. If a gradient cannot be split, the thread that owns its first element sums all of it.
 void add_share(const Replicas& replicas, const std::vector<size_t>& bases, int part, int parts) {
   const FlatReplica& main = *replicas[0];
   std::vector<int64_t> sizes;

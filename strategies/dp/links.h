@@ -11,9 +11,9 @@
 
 namespace dpbench::dp {
 
-// Returns the link that moves state and gradients between the replicas on these devices: plain copies if `plain`,
-// otherwise NCCL. Null for a single device; without `plain` also null if NCCL is missing, a device is no GPU, or two
-// replicas share a GPU.
+// Returns the link that moves state and gradients between the replicas on these devices: plain copies if `plain` is
+// true, else NCCL. Returns null for a single device. If `plain` is false, also returns null if NCCL is missing, a
+// device is not a GPU, or two replicas share a GPU.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, bool plain);
 
 // Broadcasts the first replica's state to the other replicas.

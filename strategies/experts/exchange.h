@@ -1,4 +1,4 @@
-// The exchange of tokens between the ranks that have a layer's experts.
+// Sends tokens to the ranks that have their experts and the results back (expert parallelism).
 #pragma once
 
 #include <string>

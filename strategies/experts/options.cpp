@@ -1,43 +1,28 @@
 #include "strategies/experts/options.h"
 
-#include <utility>
+#include <algorithm>
+#include <iterator>
 
 #include "strategies/api/parts/flat.h"
-#include "strategies/api/trained_parameters.h"
-#include "strategies/tensor/tensors.h"
 
 namespace dpbench::experts {
 
-std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
-  const int ranks = size_of(query.mesh, "ep");
-  const ExpertPlan plan = query.model.expert_plan(ranks);
-  // ep has no traffic formula if experts drop tokens, under autocast (a layer chooses the dtype of an activation), or
-  // with recomputation (some activations are exchanged again).
-  if (plan.rows == 0 || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
-  TensorPlan cuts;
-  cuts.cuts = plan.cuts;
-  const tensor::CutTensors cut(cuts, Axis{.name = "ep", .rank = place_on(query.mesh, "ep", query.rank), .size = ranks});
-  NamedTensors own, shared;  // own: this rank's pieces of trained parameters; shared: the uncut ones
-  for (const auto& [name, parameter] : trained_parameters(query.model)) {
-    own.emplace_back(name, cut.piece(name, parameter));
-    if (!cut.is_cut(name)) shared.emplace_back(name, parameter);
-  }
-  const int64_t buffers = query.bytes_of(named_buffers(query.model));
-  std::vector<Traffic> all;
-  if (size_of(query.mesh, "dp") > 1) all = {{"dp", "broadcast", buffers}, {"dp", "allreduce", flat_bytes(query, own)}};
-  if (ranks == 1) return all;
+std::vector<Traffic> traffic(const TrafficQuery& query, const ExpertPlan& plan, const RankShare& share) {
+  NamedTensors shared = share.parameters;  // parameters that are not cut over ep
+  std::erase_if(shared,
+                [&](const auto& one) { return std::ranges::count(plan.cuts, one.first, &TensorCut::name) > 0; });
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
   const auto word = static_cast<int64_t>(sizeof(int64_t));
-  all.push_back({"ep", "broadcast", buffers});
-  all.push_back({"ep", "allreduce", flat_bytes(query, shared) + (query.clips ? word : 0)});
-  all.push_back({"ep", "allgather", query.accumulate * plan.layers * plan.experts * word});
-  // Tokens travel to the experts and back, in the forward and in the backward pass: four all-to-alls. The bytes of one
-  // rank depend on the tokens that its experts get; their sum over ranks does not.
-  all.push_back({.axis = "ep",
-                 .op = "alltoall",
-                 .bytes = 4 * query.samples * plan.layers * plan.rows * plan.hidden * size,
-                 .sum_only = true});
-  return all;
+  const int64_t layers = share.layers(plan.first_layer, plan.layers);
+  const int64_t gathers = std::ssize(share.parts) * layers;
+  return {{"ep", "allreduce", flat_bytes(query, shared), flat_buffers(query, shared)},
+          {"ep", "allgather", gathers * plan.experts * word, gathers},
+          // Tokens travel to the experts and back, in the forward and in the backward pass: four all-to-alls. The bytes
+          // of one rank depend on the tokens that its experts get; their sum over ranks does not.
+          {.axis = "ep",
+           .op = "alltoall",
+           .bytes = 4 * query.samples * layers * plan.rows * plan.hidden * size,
+           .sum_only = true}};
 }
 
 }  // namespace dpbench::experts

@@ -1,13 +1,15 @@
-// The traffic formula of the strategy "ep" (expert parallelism). The strategy has no parameters.
+// The traffic formula of expert parallelism, which has no parameters.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "strategies/api/traffic.h"
+#include "strategies/parts/rank_share.h"
+#include "workloads/api/expert_split.h"
 
 namespace dpbench::experts {
 
-std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query);
+// Returns the traffic of a step over the mesh axis ep, without buffers and the norm of clipped gradients.
+std::vector<Traffic> traffic(const TrafficQuery& query, const ExpertPlan& plan, const RankShare& share);
 
 }  // namespace dpbench::experts

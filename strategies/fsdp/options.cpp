@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
-#include "strategies/api/trained_parameters.h"
 #include "strategies/fsdp/row_cut.h"
 #include "strategies/fsdp/unit_plan.h"
 #include "workloads/base/error.h"
@@ -19,7 +19,7 @@ namespace {
 using Narrow = std::optional<at::ScalarType>;
 const Words<Narrow> narrow_dtypes = {{"own", std::nullopt}, {"bf16", at::kBFloat16}};
 
-// Returns the number N of the parameter reshard=N; nullopt if its value does not begin with a digit.
+// Returns the number N if the parameter `reshard` has the form reshard=N; nullopt for a word such as reshard=on.
 std::optional<int64_t> group_size_of(const Params& params) {
   const std::string& text = params.text("reshard");
   const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
@@ -37,7 +37,8 @@ void set_reshard(Options& options, const Params& params) {
                             ", or a number of ranks");
 }
 
-// Returns the bytes of a rank's shard of these parameters. type_of: the dtype in which a parameter is communicated.
+// Returns the bytes of one rank's shard of these parameters. type_of: a function that returns the dtype in which a
+// parameter is communicated.
 template <class TypeOf>
 int64_t shard_bytes(const std::vector<at::Tensor>& parameters, int ranks, const TypeOf& type_of) {
   int64_t bytes = 0;
@@ -53,8 +54,8 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
   return trained;
 }
 
-// True for the last unit (parameters that are gathered together) of the forward pass. That unit is not freed after its
-// forward pass, because its backward pass follows at once.
+// Returns true for the last unit (parameters that are gathered together) of a forward pass. The unit stays gathered,
+// because its backward pass follows at once.
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
 // Returns the number of ranks in a group of an axis or of an axis's parts; 1 if the mesh does not have them.
@@ -67,11 +68,25 @@ int ranks_of(const MeshShape& mesh, const std::string& name) {
 
 std::string axis_of_rows(const MeshShape& mesh) { return size_of(mesh, "shard") > 1 ? "shard" : "dp"; }
 
-// Returns how often a step gathers the i-th of `units` units over the axis on which the unit is sharded.
-int64_t gathers_of_unit(const Options& options, size_t i, size_t units, int64_t micros) {
-  if (options.stage == Stage::zero2) return 1;
-  const bool again = options.reshard == Reshard::on && !is_last(i, units);
-  return again ? 2 * micros : micros;
+// How often a step gathers a unit, in forward and in backward passes.
+struct Gathers {
+  int64_t forward = 0, backward = 0;
+};
+
+std::vector<Gathers> gathers_of_units(const Options& options, const UnitPlan& plan,
+                                      const std::vector<UnitPass>& passes) {
+  if (options.stage == Stage::zero2) return std::vector<Gathers>(plan.units.size(), {.forward = 1});
+  std::vector<Gathers> all(plan.units.size());
+  std::vector<bool> whole(plan.units.size(), false);
+  for (const UnitPass& pass : passes) {
+    const auto [first, end] = plan.units_of(pass.stage);
+    for (size_t unit = first; unit < end; ++unit) {
+      if (!whole[unit]) ++(pass.backward ? all[unit].backward : all[unit].forward);
+      const bool stays = options.reshard == Reshard::off || (pass.last_stage && is_last(unit, end));
+      whole[unit] = !pass.backward && stays;
+    }
+  }
+  return all;
 }
 
 // Bytes and calls of a collective operation in a step.
@@ -81,44 +96,6 @@ struct Amount {
   void add(const Amount& one, int64_t times = 1) { bytes += times * one.bytes, calls += times * one.calls; }
   Traffic on(const std::string& axis, const char* op) const { return {axis, op, bytes, calls}; }
 };
-
-// Returns the traffic of a step's gathers and reductions of units. Parameters of a unit that differ in their own dtype
-// or in that of the gather travel in separate calls.
-std::vector<Traffic> traffic_of_units(const Options& options, const TrafficQuery& query, const std::string& shard,
-                                      const std::string& replica) {
-  const std::string part = part_axis(query.mesh, options);
-  const int ranks = ranks_of(query.mesh, shard), part_ranks = ranks_of(query.mesh, part);
-  const int64_t micros = query.accumulate, reductions = options.reduce_each_micro ? micros : 1;
-  const UnitPlan plan = plan_units(query.model, options.blocks_per_unit);
-  const auto own = [&](const at::Tensor& one) { return query.stored(one); };
-  const auto as_gathered = [&](const at::Tensor& one) { return gathered_dtype(one, own(one), options.gathered); };
-  const auto as_reduced = [&](const at::Tensor& one) { return options.reduced.value_or(own(one)); };
-  const auto shards = [&](const std::vector<at::Tensor>& parameters, int pieces, const auto& type_of) {
-    std::set<std::pair<at::ScalarType, at::ScalarType>> bundles;
-    for (const at::Tensor& one : parameters) bundles.emplace(own(one), as_gathered(one));
-    return Amount{shard_bytes(parameters, pieces, type_of), static_cast<int64_t>(bundles.size())};
-  };
-  Amount gathered = shards(plan.root.parameters, ranks, as_gathered), in_parts, reduced, summed;
-  const auto add_gradients = [&](const PlannedUnit& unit) {
-    const auto trained = trained_of(unit.parameters);
-    const Amount one = shards(trained, ranks, as_reduced);
-    reduced.add({ranks * one.bytes, one.calls}, reductions);
-    summed.add(shards(trained, ranks, own));
-  };
-  add_gradients(plan.root);
-  for (size_t i = 0; i < plan.units.size(); ++i) {
-    const std::vector<at::Tensor>& parameters = plan.units[i].parameters;
-    gathered.add(shards(parameters, ranks, as_gathered), gathers_of_unit(options, i, plan.units.size(), micros));
-    if (options.reshard == Reshard::parts && !is_last(i, plan.units.size()))
-      in_parts.add(shards(parameters, part_ranks, as_gathered), micros);
-    add_gradients(plan.units[i]);
-  }
-  std::vector<Traffic> all;
-  if (ranks > 1) all = {gathered.on(shard, "allgather"), reduced.on(shard, "reduce_scatter")};
-  if (ranks > 1 && part_ranks > 1) all.push_back(in_parts.on(part, "allgather"));
-  if (!replica.empty() && size_of(query.mesh, replica) > 1) all.push_back(summed.on(replica, "allreduce"));
-  return all;
-}
 
 }  // namespace
 
@@ -155,7 +132,7 @@ Options options_of(Stage stage, const Params& params, std::optional<at::ScalarTy
   if (options.gathered && !options.reduce_each_micro)
     throw UsageError(params.owner() + ".gather=bf16 and " + params.owner() +
                      ".sync=last cannot be combined: micro-batches would be added in bfloat16");
-  // The parameter gather=bf16 has no effect in float64, in which the checks run too.
+  // The checks also run in float64, in which gather=bf16 is ignored.
   if (dtype != at::kBFloat16) options.gathered.reset();
   return options;
 }
@@ -217,25 +194,55 @@ void promise(Stage stage, StrategyInfo& info, const Params& params) {
   info.reduces_each_micro_batch = options.reduce_each_micro;
 }
 
-std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query) {
-  const Options options = options_of(stage, query.params, query.dtype);
-  const std::string shard = shard_axis(query.mesh, options), replica = replica_axis(query.mesh, options);
-  std::vector<Traffic> all = traffic_of_units(options, query, shard, replica);
-  if (ranks_of(query.mesh, shard) == 1) return all;
-  if (query.clips) all.push_back({shard, "allreduce", sizeof(double), 1});
-  for (const std::string& axis : {replica, shard}) {
-    if (axis.empty() || ranks_of(query.mesh, axis) == 1) continue;
-    all.push_back({axis, "broadcast", query.bytes_of(named_buffers(query.model))});
-    if (options.find_unused)
-      all.push_back(
-          {axis, "allreduce", static_cast<int64_t>(trained_parameters(query.model).size() * sizeof(int32_t)), 1});
+// Parameters of a unit that differ in their own dtype, in that of the gather or in that of the reduction travel in
+// separate calls.
+std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const UnitShare& share) {
+  const std::string part = part_axis(query.mesh, options);
+  const int ranks = share.shard.size, part_ranks = ranks_of(query.mesh, part);
+  UnitPlan plan = plan_units(query.model, options.blocks_per_unit, share.stages);
+  std::erase_if(plan.root.parameters, [&](const at::Tensor& one) { return !share.is_mine(one); });
+  const auto own = [&](const at::Tensor& one) { return query.stored(one); };
+  const auto as_gathered = [&](const at::Tensor& one) { return gathered_dtype(one, own(one), options.gathered); };
+  const auto as_reduced = [&](const at::Tensor& one) {
+    return share.is_part(one) ? own(one) : options.reduced.value_or(own(one));
+  };
+  const auto shards = [&](const std::vector<at::Tensor>& parameters, int pieces, const auto& type_of) {
+    Amount amount;
+    std::set<std::tuple<at::ScalarType, at::ScalarType, bool>> bundles;
+    for (const at::Tensor& one : parameters) {
+      bundles.emplace(own(one), as_gathered(one), share.is_part(one));
+      amount.bytes +=
+          RowCut({share.piece(one)}, pieces).shard_elements() * static_cast<int64_t>(c10::elementSize(type_of(one)));
+    }
+    amount.calls = static_cast<int64_t>(bundles.size());
+    return amount;
+  };
+  Amount gathered = shards(plan.root.parameters, ranks, as_gathered), in_parts, reduced, summed;
+  const auto add_gradients = [&](const PlannedUnit& unit) {
+    const auto trained = trained_of(unit.parameters);
+    const Amount one = shards(trained, ranks, as_reduced);
+    reduced.add({ranks * one.bytes, one.calls}, options.reduce_each_micro ? share.parts : 1);
+    summed.add(shards(trained, ranks, own));
+  };
+  add_gradients(plan.root);
+  const std::vector<Gathers> gathers = gathers_of_units(options, plan, share.passes);
+  for (size_t i = 0; i < plan.units.size(); ++i) {
+    const std::vector<at::Tensor>& parameters = plan.units[i].parameters;
+    const bool by_parts = options.reshard == Reshard::parts;
+    gathered.add(shards(parameters, ranks, as_gathered), gathers[i].forward + (by_parts ? 0 : gathers[i].backward));
+    if (by_parts) in_parts.add(shards(parameters, part_ranks, as_gathered), gathers[i].backward);
+    add_gradients(plan.units[i]);
   }
+  std::vector<Traffic> all;
+  if (ranks > 1) all = {gathered.on(share.shard.name, "allgather"), reduced.on(share.shard.name, "reduce_scatter")};
+  if (ranks > 1 && part_ranks > 1) all.push_back(in_parts.on(part, "allgather"));
+  if (share.replicas.size > 1) all.push_back(summed.on(share.replicas.name, "allreduce"));
   return all;
 }
 
-// Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While a unit computes, the root unit
-// is gathered and the next `prefetch` units are being gathered. Earlier units stay gathered with reshard=off, and are
-// kept in part with Reshard::parts.
+// Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While one unit computes, the root
+// unit is gathered too, and the next `prefetch` units are on their way. Units that have computed stay gathered with
+// reshard=off; with Reshard::parts each rank keeps a part of them.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
@@ -268,7 +275,8 @@ std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   for (int64_t i = 0; i < count; ++i) {
     const PlannedUnit& unit = plan.units[static_cast<size_t>(i)];
     stored += shards(unit);
-    const bool begun = i > 0 && options.prefetch > 0;  // true if the gather began while the previous unit computed
+    // True if this unit's gather began while the unit before it computed.
+    const bool begun = i > 0 && options.prefetch > 0;
     if (!begun) most = std::max(most, kept + gathered(unit, ranks));
     if (again && options.prefetch == 0) most = std::max(most, kept + part(unit, i) + gathered(unit, ranks_backward));
     most = std::max(most, kept + whole(unit) + ahead(i, 1, ranks));

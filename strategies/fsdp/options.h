@@ -1,12 +1,14 @@
 // The --param parameters of sharding (strategies fsdp, zero2 and layout), parsed once, and values derived from them.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "strategies/api/strategy.h"
 #include "strategies/fsdp/storage.h"
+#include "strategies/fsdp/unit_plan.h"
 
 namespace dpbench::fsdp {
 
@@ -41,20 +43,40 @@ std::vector<ParamInfo> parameters(Stage stage);
 std::vector<Variant> variants(Stage stage);
 Settings settings(Stage stage);
 void promise(Stage stage, StrategyInfo& info, const Params& params);
-std::optional<std::vector<Traffic>> traffic(Stage stage, const TrafficQuery& query);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
-// Returns the mesh on which fsdp runs if the user asked for the mesh `asked`. With reshard=N, the axis over which
-// parameters are sharded has parts of N ranks, unless N does not divide the axis into several parts: fsdp then refuses
-// N.
+// Returns the mesh on which fsdp runs, for the mesh `asked` of the user. With reshard=N, the axis over which parameters
+// are sharded gets parts of N ranks. If that is not possible, because N is not a proper divisor of the axis's number of
+// ranks, the mesh stays as it is, and fsdp refuses N later.
 MeshShape mesh_for(const MeshShape& asked, const Params& params);
 
-// Returns the name of the mesh axis over which parameters are sharded: the name that stands for all ranks, on a mesh of
-// several axes with reshard=shard; else "shard" if the mesh has that axis, else "dp".
+// Returns the name of the mesh axis over which parameters are sharded. On a mesh of several axes with reshard=shard,
+// that is world_axis, the name that stands for all ranks; otherwise "shard" if the mesh has this axis, else "dp".
 std::string shard_axis(const MeshShape& mesh, const Options& options);
 // Returns the name of the mesh axis on which all ranks store the same rows of each parameter; empty if there is none.
 std::string replica_axis(const MeshShape& mesh, const Options& options);
 // Returns the name of the mesh axis, or of the parts of an axis, whose ranks together keep a unit between its forward
 // and its backward pass; empty unless the options have Reshard::parts.
 std::string part_axis(const MeshShape& mesh, const Options& options);
+
+// A forward or backward pass through one of this rank's stages. last_stage: true if the stage is the model's last one.
+struct UnitPass {
+  size_t stage = 0;  // number of the stage among this rank's stages
+  bool backward = false, last_stage = false;
+};
+
+// The units of one rank and its passes through them in a step, for the traffic formula. The functions take the tensors
+// of the whole model.
+struct UnitShare {
+  Axis shard, replicas;           // axes as in Storage; their groups are not used
+  std::vector<Span> stages = {};  // blocks of this rank's stages
+  std::vector<UnitPass> passes = {};
+  int64_t parts = 1;  // number of parts of micro-batches in the step
+  // Return this rank's piece of a parameter; true if one of these stages uses the parameter; true as
+  // Storage::is_part().
+  std::function<at::Tensor(const at::Tensor&)> piece = {};
+  std::function<bool(const at::Tensor&)> is_mine = {}, is_part = {};
+};
+// Returns the traffic of a step's gathers and reductions of units.
+std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const UnitShare& share);
 
 }  // namespace dpbench::fsdp

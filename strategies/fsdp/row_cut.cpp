@@ -8,7 +8,7 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Returns the tensor, or a view of one row if the tensor has no dimensions.
+// Returns the tensor. A tensor without dimensions has no rows, so it is returned as a view of one row.
 at::Tensor with_rows(const at::Tensor& tensor) { return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor; }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Cuts each of several tensors along dim 0 into one piece of rows per rank. All pieces except the last ones have
-// equally many rows. A rank's flat shard is the concatenation of its pieces. The flat shards of all ranks,
-// concatenated, are the output of an all-gather and the input of a reduce-scatter.
+// The cut of tensors into shards: each tensor is cut along dim 0 into one piece of rows per rank. All pieces have
+// equally many rows, except those of the last ranks, which may have fewer. A rank's flat shard is the concatenation of
+// its pieces of all tensors. The flat shards of all ranks in a row are the output of an all-gather and the input of a
+// reduce-scatter.
 #pragma once
 
 #include <algorithm>

@@ -24,7 +24,7 @@ void ShardedGradients::begin_reduce(double share) {
   const bool all =
       std::ranges::all_of(parameters_, [](const at::Tensor& parameter) { return parameter.grad().defined(); });
   const auto options = parameters_[0].options().dtype(storage_.reduced.value_or(dtype_)).requires_grad(false);
-  // The input of the reduce-scatter is 0 in the padding of shards and for parameters without a gradient.
+  // In the input of the reduce-scatter, the padding of the shards and the gradients of unused parameters are 0.
   input_ =
       all && !cut_.padded() ? at::empty({cut_.whole_elements()}, options) : at::zeros({cut_.whole_elements()}, options);
   for (size_t i = 0; i < parameters_.size(); ++i) {

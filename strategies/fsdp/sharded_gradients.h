@@ -1,4 +1,4 @@
-// Sharded gradients of parameters of one dtype: each rank stores its own rows, summed over all ranks.
+// The gradients of parameters of one dtype, sharded: each rank stores only its own rows, summed over all ranks.
 #pragma once
 
 #include <vector>
@@ -11,16 +11,16 @@ namespace dpbench::fsdp {
 
 class ShardedGradients {
  public:
-  // parameters: at least one parameter; all parameters are trained.
+  // parameters: a list of at least one parameter; all of them must be trainable.
   ShardedGradients(const std::vector<at::Tensor>& parameters, const Storage& storage);
 
   void clear();
   // Starts a reduce-scatter of the gradients, multiplied by `share`, and frees the unsharded gradients. A parameter
   // without a gradient counts as zero.
   void begin_reduce(double share);
-  // Waits for the reduce-scatter and adds its result to the sum of the step's earlier micro-batches. last: true in the
-  // last micro-batch. The call then also starts an all-reduce over the ranks that store the same rows, and finish()
-  // waits for it.
+  // Waits for the reduce-scatter and adds its result to the sum over the step's earlier micro-batches. last: true in
+  // the last micro-batch; finish_reduce() then also starts an all-reduce between the ranks that store the same rows,
+  // and finish() waits for it.
   void finish_reduce(bool last);
   void finish();
 
@@ -35,7 +35,7 @@ class ShardedGradients {
   RowCut cut_;
   at::ScalarType dtype_;  // dtype of the gradients after the reduction
   std::vector<bool> used_;
-  at::Tensor input_, output_;  // buffers of a reduction in progress
+  at::Tensor input_, output_;  // buffers of the reduce-scatter in flight
   at::Tensor sum_;             // gradients of this rank's rows as one flat tensor, summed over micro-batches
   WorkPtr reducing_, summing_;
 };

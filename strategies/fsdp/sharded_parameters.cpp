@@ -8,8 +8,8 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Moves the memory of one tensor's storage to another's. Views in the autograd graph share the storage of their tensor,
-// so they lose their values when the storage is freed, and regain them with the next gather.
+// Moves the memory of one tensor's storage to another storage. Views saved in the autograd graph share their tensor's
+// storage: they lose their values when it is freed, and get them back with the next gather.
 void move_memory(const at::Tensor& from, const at::Tensor& to) {
   c10::StorageImpl *const source = from.storage().unsafeGetStorageImpl(), *const target =
                                                                               to.storage().unsafeGetStorageImpl();
@@ -36,8 +36,8 @@ ShardedParameters::ShardedParameters(const std::vector<at::Tensor>& tensors, con
   free();
 }
 
-// Sets rows_ to this rank's rows: views of the flat shard if tensors are freed, else views of the tensors, or copies of
-// views that are not dense, because fused optimizers require dense tensors.
+// Sets rows_ to this rank's rows of each tensor. If tensors are freed, these are views of the flat shard; otherwise
+// they are views of the tensors, or copies where a view is not dense, because fused optimizers require dense tensors.
 void ShardedParameters::keep_rows() {
   const int rank = storage_.shard.rank;
   for (const at::Tensor& tensor : tensors_) like_.push_back(at::empty_like(tensor, at::kMeta));

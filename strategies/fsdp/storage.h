@@ -12,20 +12,19 @@
 namespace dpbench::fsdp {
 
 struct Storage {
-  Axis shard;    // mesh axis on which each rank stores some rows of each parameter
-  Axis replica;  // mesh axis on which all ranks store the same rows
-  // Axis over which parameters are sharded between forward and backward pass. If this axis has one rank, parameters
-  // stay sharded over the axis `shard`.
+  Axis shard;    // mesh axis over which parameters are cut: each of its ranks stores different rows
+  Axis replica;  // mesh axis whose ranks all store the same rows
+  // Mesh axis over which parameters are cut between forward and backward pass, so that only its ranks take part in the
+  // next gather. If it has one rank, parameters stay cut over the axis `shard`.
   Axis between = {};
-  bool whole = false;  // true if parameters are never freed (ZeRO-2)
-  // Dtypes in which matrices are gathered and in which gradients are reduced. nullopt: matrices or gradients keep their
-  // own dtype.
+  bool whole = false;  // true if the whole parameters are never freed, as in ZeRO-2
+  // The dtype in which matrices are gathered, and the dtype in which gradients are reduced. nullopt: their own dtype.
   std::optional<at::ScalarType> gathered = {}, reduced = {};
-  // Parameters with gradients that are also summed over other mesh axes, after the reduce-scatter. Their gradients are
-  // reduced in their own dtype.
+  // Parameters with gradients that the strategy also sums over other mesh axes, after the reduce-scatter. Their
+  // gradients are reduced in their own dtype, not in `reduced`.
   std::vector<at::Tensor> parts = {};
-  // true: fill freed parameters with NaN instead of freeing memory, and the output of a gather before it begins. For
-  // tests.
+  // For tests, true: freed parameters are filled with NaN instead of freed, and so is the output of a gather before it
+  // begins. A read of a parameter that is not gathered then shows in the results.
   bool poison = false;
 
   bool is_part(const at::Tensor& parameter) const {

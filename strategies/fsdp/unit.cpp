@@ -34,7 +34,7 @@ Unit::Unit(std::string name, const std::vector<Parameter>& parameters, const Sto
     Storage own = storage;
     if (storage.gathered) own.gathered = gathered_as(bundle.parameters[0], storage);
     if (storage.is_part(bundle.parameters[0].tensor)) own.reduced.reset();
-    // Make the ShardedGradients first, because ShardedParameters change the dtypes of the parameters.
+    // The ShardedGradients are made first: they need the parameters' original dtypes, which ShardedParameters change.
     if (!trained.empty()) bundle.gradients.emplace(trained, own);
     bundle.values.emplace(tensors_of(bundle.parameters), own);
   }

@@ -32,8 +32,8 @@ class Unit {
   // Returns the parts of the unit's parameters that this rank keeps between forward and backward pass.
   std::vector<at::Tensor> kept_parts() const;
 
-  // Each function calls the function of the same name in ShardedParameters or ShardedGradients (clear_gradients() calls
-  // clear()), for all parameters of the unit.
+  // Each of these functions calls the function of the same name for all parameters of the unit, in ShardedParameters or
+  // ShardedGradients. clear_gradients() calls ShardedGradients::clear().
   void begin_gather();
   void gather();
   void free();
@@ -46,8 +46,8 @@ class Unit {
 
   std::vector<ShardedParameter> parameters() const;
   bool has(const std::string& name) const;
-  // Gathers whole tensors and adds them to `wholes`. rows: this rank's rows, by parameter name. Collective: every rank
-  // passes the same names.
+  // Gathers the whole tensors of this unit's parameters and adds them to `wholes`. rows: this rank's rows, by parameter
+  // name. Collective: every rank passes the same names.
   void join(const ByName& rows, ByName& wholes) const;
   // Returns this rank's rows of `whole`, a tensor with the shape of the named parameter.
   at::Tensor rows_in(const std::string& name, const at::Tensor& whole) const;
@@ -55,16 +55,16 @@ class Unit {
   void set(const std::string& name, const at::Tensor& whole) const;
 
  private:
-  // Parameters that are communicated as one tensor: they have the same dtype and are gathered in the same dtype, and
-  // the gradients of all or of none of them are also summed over other mesh axes.
+  // Parameters of a unit that are communicated as one tensor. They have the same dtype, are gathered in the same dtype,
+  // and either all or none of them are listed in Storage::parts (gradients that are also summed over other mesh axes).
   struct Bundle {
     std::vector<Parameter> parameters;
     std::vector<size_t> trained;  // indices in `parameters` of the trained parameters
     std::optional<ShardedGradients> gradients;
     std::optional<ShardedParameters> values;
   };
-  // Where a parameter of this unit is stored: the parameters with which it is communicated as one tensor, and its index
-  // among them.
+  // Where a parameter of this unit is stored: its Bundle (parameters that are communicated as one tensor), and its
+  // index in the bundle.
   struct Place {
     const Bundle* bundle = nullptr;
     size_t index = 0;

@@ -11,7 +11,7 @@
 
 namespace dpbench::fsdp {
 
-// Blocks first .. last - 1 of a model.
+// A span of a model's blocks: blocks first .. last - 1.
 struct Span {
   size_t first = 0, last = 0;
 };
@@ -19,7 +19,8 @@ struct Span {
 // A span of a model's blocks, and the parameters that only this span uses.
 struct PlannedUnit {
   std::string name;
-  Span blocks = {};  // empty for the root unit, and for the only unit of a model without blocks
+  // Empty for the root unit (parameters of no block), and for the only unit of a model without blocks.
+  Span blocks = {};
   size_t stage = 0;
   std::vector<at::Tensor> parameters = {};
 };
@@ -27,16 +28,17 @@ struct PlannedUnit {
 struct UnitPlan {
   // Units in the order of the forward pass. A model without blocks is one unit.
   std::vector<PlannedUnit> units;
-  // The unit of parameters used by several spans of blocks, such as a tied embedding, or by none. These parameters stay
-  // gathered for a whole step.
+  // The root unit: parameters that several spans of blocks use, such as a tied embedding, or none. They stay gathered
+  // for a whole step.
   PlannedUnit root;
 
   // Returns the index range of a pipeline stage's units: first .. second - 1.
   std::pair<size_t, size_t> units_of(size_t stage) const;
 };
 
-// Cuts each pipeline stage into units. stages: the stages of this rank; if empty, the whole model is one stage. If
-// other ranks have stages too, some parameters of `root` may belong only to those ranks.
+// Divides the model's pipeline stages into units (parameters that are gathered together). stages: the stages of this
+// rank; if empty, the whole model is one stage. If there are stages on other ranks, `root` may contain parameters that
+// only those ranks have.
 UnitPlan plan_units(const Model& model, int64_t blocks_per_unit, std::vector<Span> stages = {});
 
 }  // namespace dpbench::fsdp

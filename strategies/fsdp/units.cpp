@@ -11,14 +11,14 @@
 namespace dpbench::fsdp {
 namespace {
 
-// Returns the tensors as parameters with their names. names: the names of all tensors.
+// Adds to each tensor its first name in `names`, which lists all tensors of the model.
 std::vector<Parameter> named(const std::vector<at::Tensor>& tensors, const NamedTensors& names) {
   std::vector<Parameter> parameters;
   for (const at::Tensor& tensor : tensors) parameters.push_back({first_name(names, tensor), tensor});
   return parameters;
 }
 
-// Calls wait() in the phase `communication`, then restores the previous phase.
+// Calls wait() and charges its time to the phase `communication`. Afterwards the previous phase goes on.
 template <class Wait>
 void communicate(Phases& phases, const Wait& wait) {
   const int before = phases.current();
@@ -56,8 +56,7 @@ std::vector<Unit*> Units::all() {
   return all;
 }
 
-// Waits until a unit is gathered, then starts to gather the next units of the same pipeline stage, in the direction of
-// the pass.
+// Waits until a unit is gathered, then starts to gather the units that the pass needs next, of the same pipeline stage.
 void Units::need(size_t unit, int direction, Phases& phases) {
   if (!frees_) return;
   if (!units_[unit].is_whole()) {
@@ -74,7 +73,7 @@ void Units::need(size_t unit, int direction, Phases& phases) {
   note_peak(0);
 }
 
-// Updates the peak of gathered bytes. beside: bytes of a communication buffer that was in use until now.
+// Updates peak_bytes_, the peak of gathered bytes. beside: bytes of a communication buffer that is also in use.
 void Units::note_peak(int64_t beside) {
   int64_t bytes = root_.held_bytes() + beside;
   for (const Unit& one : units_) bytes += one.held_bytes();
@@ -102,8 +101,8 @@ void Units::free_after_forward(size_t unit) {
     units_[unit].free_between();
 }
 
-// Starts the reduction of a unit's gradients, after the previous reduction has ended, so that only one unit at a time
-// keeps unsharded gradients for a reduction.
+// Starts the reduction of a unit's gradients when the reduction of the previous unit has ended. So at most one unit at
+// a time holds whole gradients for a reduction.
 void Units::reduce(Unit& unit, bool last, Phases& phases) {
   if (reducing_) communicate(phases, [&] { reducing_->finish_reduce(reducing_last_); });
   unit.begin_reduce(share_);
@@ -140,7 +139,8 @@ void Units::backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool l
   if (first == end) run(pieces[0]);
   for (size_t u = end; u-- > first;) {
     GraphPiece& piece = pieces[u - first];
-    need(u, -1, phases);  // a unit is gathered even without a backward pass on this rank, as other ranks may have one
+    // Gathering is collective, so it happens even if this rank has no backward pass: other ranks may have one.
+    need(u, -1, phases);
     run(piece);
     slope = piece.input.is_floating_point() ? piece.input.grad() : at::Tensor();
     runs = slope.defined();

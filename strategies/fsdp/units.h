@@ -23,9 +23,9 @@ class Units {
   Units(const Model& model, const NamedTensors& names, const std::vector<Span>& stages,
         const std::function<bool(const at::Tensor&)>& is_mine, const Options& options, const Storage& storage);
 
-  // Runs a stage's forward pass, one unit after the other. x: the input of its first block. With gradients enabled,
-  // appends the parts of the autograd graph to `pieces`. last: true if the backward pass follows at once, so that the
-  // last unit stays gathered.
+  // Runs a pipeline stage's forward pass, unit by unit. x: the input of the stage's first block. With gradients
+  // enabled, appends the autograd graph, cut at the borders of units, to `pieces`. last: true if the stage's backward
+  // pass follows at once; its last unit then stays gathered.
   using Compute = std::function<at::Tensor(const Span& blocks, const at::Tensor& x)>;
   at::Tensor forward(size_t stage, const at::Tensor& x, bool last, const Compute& compute, GraphPieces& pieces,
                      Phases& phases);
@@ -35,16 +35,16 @@ class Units {
   // Runs the backward pass of a stage's autograd graph, cut into pieces at the borders of units. slope: the gradient of
   // the stage's output; an undefined tensor if the output is the loss. last: true in the step's last micro-batch.
   void backward(size_t stage, GraphPieces& pieces, at::Tensor slope, bool last, Reduce when, Phases& phases);
-  // Reduces the gradients of a stage's units, which have stayed unsharded since a backward pass with Reduce::later.
-  // all: true if no other stage of this rank will add gradients of the same micro-batch.
+  // Reduces the gradients of a pipeline stage's units, which backward() left whole with Reduce::later. all: true if no
+  // other stage of this rank will add gradients of the same micro-batch.
   void reduce_stage(size_t stage, bool last, bool all, Phases& phases);
 
   void clear_gradients();
-  // Frees the root unit, which stays gathered for a whole step, and waits for all gradient reductions.
+  // Ends a step: frees the root unit, which stays gathered during the step, and waits for all gradient reductions.
   void end_step(Phases& phases);
   void end_evaluation();
-  // Gathers the parameters after the optimizer has updated each rank's rows. Called only if parameters are never freed
-  // (ZeRO-2).
+  // Gathers the whole parameters after the optimizer has updated each rank's rows. Called only with ZeRO-2, which never
+  // frees parameters.
   void update();
 
   // Returns all parameters of this rank, in the model's order.
@@ -62,7 +62,7 @@ class Units {
 
  private:
   struct Place {
-    size_t number;  // index of the parameter in the model's order
+    size_t number;  // position of the parameter in the model's list of parameters
     Unit* unit;
   };
 
@@ -75,12 +75,12 @@ class Units {
 
   Options options_;
   bool frees_;
-  double share_;  // factor applied to gradients before they are summed over ranks
+  double share_;  // factor by which gradients are multiplied before they are summed over ranks
   UnitPlan plan_;
   std::vector<Unit> units_;
   Unit root_;
   std::map<std::string, Place> places_;  // index and unit of each parameter, by parameter name
-  Unit* reducing_ = nullptr;             // unit with a gradient reduction in flight; null if none
+  Unit* reducing_ = nullptr;             // the unit with a gradient reduction in flight; null if there is none
   bool reducing_last_ = false;
   int64_t peak_bytes_ = 0;
 };

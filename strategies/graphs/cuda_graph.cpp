@@ -21,9 +21,10 @@ namespace {
 class CudaGraph : public StepGraph {
  public:
   explicit CudaGraph(const std::function<void()>& body) {
-    c10::cuda::device_synchronize();  // waits for the device's earlier work, as torch.cuda.graph() does in Python
-    // Thread-local capture: CUDA calls of other threads, such as a watchdog's queries, must not invalidate it. Kernels
-    // that the backward thread launches on this stream are captured too.
+    // Waits until the device has finished earlier work, as torch.cuda.graph() of PyTorch does.
+    c10::cuda::device_synchronize();
+    // With thread-local capture, CUDA calls of other threads, such as queries of NCCL's watchdog, do not invalidate the
+    // capture. Kernels that autograd's backward thread launches on this stream are captured all the same.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
       body();
@@ -49,9 +50,9 @@ class CudaGraph : public StepGraph {
   at::cuda::CUDAGraph graph_;
 };
 
-// While a recorder exists, its stream is the thread's current one, so that the harness' events and copies use the same
-// stream and never wait across streams. The current device is unchanged, because a process may have one recorder per
-// device.
+// While a recorder exists, its CUDA stream is the current stream of its thread. The harness's events and copies then
+// use this stream too, and need not wait for another one. The current device stays as it was, because a process may
+// have one recorder per device.
 class CudaRecorder : public StepRecorder {
  public:
   explicit CudaRecorder(c10::Device device) : before_(c10::cuda::getCurrentCUDAStream(device.index())) {
@@ -61,8 +62,8 @@ class CudaRecorder : public StepRecorder {
   ~CudaRecorder() override {
     try {
       const c10::cuda::CUDAGuard guard(before_.device());
-      // Waits until the device has finished all work, because memory freed after this may be reused on the previous
-      // stream.
+      // Waits until the device has finished all work: afterwards the recorder's memory may be reused on the stream that
+      // was current before.
       c10::cuda::device_synchronize();
     } catch (const std::exception& error) {
       TORCH_WARN("the GPU ended with an error: ", error.what());
@@ -72,8 +73,8 @@ class CudaRecorder : public StepRecorder {
   CudaRecorder(const CudaRecorder&) = delete;
   CudaRecorder& operator=(const CudaRecorder&) = delete;
 
-  // Returns true for NCCL: its collectives are kernels on streams that wait for the stream of the capture, so they are
-  // captured. Other backends run on the host.
+  // Returns true for NCCL only. Its collectives are kernels on streams that wait for the captured stream, so they are
+  // captured too. Other backends run collectives on the host, which a CUDA graph cannot record.
   bool takes_backend(const std::string& name) const override { return name == "nccl"; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
     const c10::cuda::CUDAGuard guard(before_.device());

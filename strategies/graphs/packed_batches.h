@@ -15,8 +15,8 @@ class PackedBatches {
   // `storage`.
   PackedBatches(std::span<const Batch> like, at::Device device, at::ScalarType storage);
 
-  // Copies samples to the fixed addresses in stream order, so that samples still being read are not overwritten.
-  // Samples on the host are first transferred on another stream, before the current stream reaches this point.
+  // Copies samples to the fixed addresses. The copy is enqueued on the current stream, after the steps that still read
+  // the old samples. Samples in host memory are first transferred to the device on another stream, in advance.
   void load(std::span<const Batch> micro);
   // Returns the inputs, targets and ids on the device.
   const std::vector<Batch>& micro() const { return micro_; }
@@ -24,8 +24,8 @@ class PackedBatches {
  private:
   BatchCopies copies_;
   at::Tensor memory_;
-  std::vector<at::Tensor> places_;  // views of memory_: inputs, targets and ids of one micro-batch after the other
-  std::vector<Batch> micro_;        // the same views, as one Batch per micro-batch
+  std::vector<at::Tensor> places_;  // views of memory_ in the order inputs, targets, ids of each micro-batch
+  std::vector<Batch> micro_;        // the views of places_, as one Batch per micro-batch
 };
 
 }  // namespace dpbench

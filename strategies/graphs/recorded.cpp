@@ -31,7 +31,8 @@ class Recorded : public BuiltInStrategy {
 
  private:
   Tf32 tf32_;
-  RecordedSteps steps_;  // declared before the replica, which is made on the CUDA stream that the recorder sets
+  // Declared before replica_, because a replica must be made on the CUDA stream that the recorder sets.
+  RecordedSteps steps_;
   Replica replica_;
 };
 

@@ -1,6 +1,6 @@
-// A replica's pass as two CUDA graphs, one for forward and one for backward, because the loss of all replicas is
-// computed in between. The graphs read samples and the output's gradient from fixed addresses. They write the output
-// and the parameters' gradients to fixed addresses.
+// A replica's forward and backward pass as two CUDA graphs. There are two because the loss of all replicas is computed
+// between them. The graphs read samples and the output's gradient from fixed addresses, and write the output and the
+// parameters' gradients to fixed addresses.
 #include "strategies/graphs/recorded_pass.h"
 
 #include <optional>
@@ -21,8 +21,8 @@ class RecordedPass : public Pass {
  public:
   RecordedPass(const Replica& replica, StepRecorder& recorder) : replica_(replica), recorder_(recorder) {}
 
-  // Copies the samples of the next pass to their fixed addresses. A replica's pass needs no targets (labels), so
-  // Batch::target carries the step number.
+  // Copies the samples of the next pass to their fixed addresses. A replica computes no loss and needs no targets
+  // (labels), so Batch::target holds the step number instead.
   void load(int64_t step, const Batch& batch, bool first_of_step) override {
     if (first_of_step) ++steps_;
     const Batch all{batch.input, at::full({1}, step, at::kLong), batch.ids};
@@ -86,7 +86,8 @@ class RecordedPass : public Pass {
     std::unique_ptr<StepGraph> forward = {}, backward = {};
   };
 
-  // Removes and returns the parameters' gradients, so that the next backward pass writes instead of adding.
+  // Takes the parameters' gradients away and returns them, so that the next backward pass writes gradients instead of
+  // adding to them.
   std::vector<at::Tensor> take_gradients() const {
     std::vector<at::Tensor> taken;
     for (const Parameter& parameter : replica_.trainable())
@@ -94,8 +95,8 @@ class RecordedPass : public Pass {
     return taken;
   }
 
-  // Sets each parameter's gradient to `earlier` plus `more`. only_pass: the step has no other pass, so `more` is used
-  // without a copy; otherwise it is copied, because the next replay overwrites it.
+  // Sets each parameter's gradient to earlier + more. only_pass: true if the step has only this pass. Then `more`
+  // becomes the gradient without a copy; otherwise it is copied, because the next replay overwrites it.
   void add_gradients(const std::vector<at::Tensor>& earlier, const std::vector<at::Tensor>& more,
                      bool only_pass) const {
     const at::NoGradGuard no_grad;
@@ -116,7 +117,7 @@ class RecordedPass : public Pass {
   StepRecorder& recorder_;
   int64_t steps_ = 0;
   std::map<Shape, ShapeState> shapes_;
-  ShapeState* current_ = nullptr;  // memory and CUDA graphs for the shape of the samples loaded last
+  ShapeState* current_ = nullptr;  // the memory and CUDA graphs for the shape of the samples that were loaded last
   Mode mode_ = Mode::eager;
 };
 

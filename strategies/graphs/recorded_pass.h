@@ -20,8 +20,9 @@ using MakeRecorder = std::function<std::unique_ptr<StepRecorder>(at::Device devi
 // One recorder of CUDA graphs per device, shared by the device's replicas.
 class PassRecorders {
  public:
-  // threads: one per entry of `devices`; the calling thread is the first. The constructor moves all of them to the
-  // recorders' streams, so that work from different threads stays ordered.
+  // Makes a recorder for each device. threads: one per entry of `devices`, beginning with the calling thread. The
+  // constructor sets each thread's current stream to its recorder's stream, so that work of different threads on a
+  // device stays in order.
   PassRecorders(const std::vector<at::Device>& devices, const MakeRecorder& make, ReplicaThreads& threads);
 
   std::unique_ptr<Pass> pass_of(const Replica& replica) {

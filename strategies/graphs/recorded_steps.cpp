@@ -26,7 +26,7 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
     throw UsageError(option + ": " + error.what());
   }
   if (!setup.mesh.group()) return recorder;
-  // The conformance suite wraps the group's backend in backends that report the name of the wrapped one.
+  // Under the conformance suite this is a wrapper, which reports the name of the wrapped backend.
   const std::string backend = setup.mesh.group()->getBackend(device.type())->getBackendName();
   if (!recorder->takes_backend(backend))
     throw UsageError(option + " and --backend " + backend +
@@ -74,8 +74,8 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
     run(state, replica, phases, passes, update);
   } else {
     if (!state.graph) {
-      // The lambda copies `passes` and `update`, because the recorder of the tests calls the lambda again at each
-      // replay.
+      // The lambda copies `passes` and `update`, because it may be called again after this function: the recorder of
+      // the tests calls it at each replay.
       state.graph = recorder_->record([this, &state, &replica, passes, update] {
         Phases none;
         run(state, replica, none, passes, update);
@@ -89,9 +89,9 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
   return state.result;
 }
 
-// NCCL does not allow that some ranks record a step while others replay one. The ranks' sample counts in a step differ
-// by at most one. So if this rank's count is new but differs by one from an earlier step's, another rank may have had
-// the same count in both steps, and would replay.
+// Throws if some ranks might record this step while others replay it, which NCCL does not allow. The ranks' sample
+// counts in a step differ by at most one. If this rank has a count for the first time, but has had a count that differs
+// by one, another rank may have had the new count in that earlier step and would replay now.
 void RecordedSteps::require_same_kind_on_all_ranks(int64_t step, std::span<const Batch> micro) {
   int64_t samples = 0;
   for (const Batch& batch : micro) samples += batch.samples();
@@ -110,14 +110,14 @@ void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phase
   const StepResult result = passes(state.batches->micro(), phases);
   if (update_recorded_) update(/*step=*/0, phases);
   step_.add_(1);
-  // The step's output and loss are detached to release the autograd graph with its AccumulateGrad nodes, which remember
-  // the stream of their first use.
+  // Detaching the step's output and loss releases the autograd graph. Its AccumulateGrad nodes remember the stream of
+  // their first use, and later passes make new ones.
   state.result = {result.output.detach(), result.loss.detach()};
   state.gradients.clear();
   for (const auto& [name, tensor] : replica.trainable()) state.gradients.push_back(tensor.grad());
 }
 
-// Sets the parameters' .grad to the tensors that this shape's CUDA graph writes. Before this call, .grad may hold the
+// Makes the parameters' .grad the tensors that the CUDA graph of this batch shape writes. Before, .grad may be the
 // tensors of another shape's graph.
 void RecordedSteps::set_gradients(const ShapeState& state, const Replica& replica) {
   for (size_t i = 0; i < state.gradients.size(); ++i) replica.trainable()[i].tensor.mutable_grad() = state.gradients[i];

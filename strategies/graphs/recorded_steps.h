@@ -17,8 +17,8 @@
 
 namespace dpbench {
 
-// Returns a recorder for the setup's device. Throws UsageError, prefixed with `option`, if steps on this device or with
-// this process group cannot be recorded.
+// Returns a recorder of CUDA graphs for the setup's device. Throws UsageError if steps on this device or with this
+// process group cannot be recorded. option: the user's option for the message, such as "ddp.graph=on".
 std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& option);
 
 // Throws UsageError if the model has experts: a CUDA graph fixes the sizes of all tensors, but the number of tokens
@@ -27,35 +27,36 @@ void require_recordable(const Model& model, const std::string& owner);
 
 class RecordedSteps {
  public:
-  // A function that runs the forward and backward passes of one step on samples in device memory. It reads the step
-  // number from the device too (RecordedStep), and must not read host state that changes between steps.
+  // A function that runs the forward and backward passes of one step on samples in device memory. Its CUDA graph is
+  // replayed in later steps. So it must not read host state that changes between steps, and it reads even the step
+  // number from device memory (RecordedStep).
   using Passes = std::function<StepResult(std::span<const Batch> micro, Phases& phases)>;
-  // A function that updates the parameters. It is recorded together with the passes, with step number 0. With a
-  // scheduled learning rate it is not recorded, because each replay would use the same rate; it then runs after each
-  // step's passes.
+  // A function that steps the parameters. It is normally recorded together with the passes, and called with step 0.
+  // With a scheduled learning rate it is not recorded, because all replays would use the same rate; it is then called
+  // after the passes of each step.
   using Update = std::function<void(int64_t step, Phases& phases)>;
 
-  // Must be constructed before all tensors that steps use, so that these are made on the recorder's CUDA stream.
-  // eager_steps: number of steps of each shape that run before recording.
+  // Construct this object before all tensors that steps use, so that they are made on the recorder's CUDA stream.
+  // eager_steps: number of steps of each batch shape that run normally before one is recorded.
   RecordedSteps(std::unique_ptr<StepRecorder> recorder, const Setup& setup, int64_t eager_steps);
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
-  // Runs one step: eagerly, recording it, or as a replay. replica: the replica that `passes` trains; the same in every
-  // call. Throws if another rank may replay a step that this rank records.
+  // Runs one step: without a CUDA graph, while recording one, or as a replay of one. replica: the replica that `passes`
+  // trains, the same in every call. Throws if another rank may replay this step while this rank records it.
   StepResult step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases,
                   const Passes& passes, const Update& update);
 
  private:
-  // Shape of a step: dtypes and sizes of all its micro-batches. Each different shape needs its own recording: steps of
+  // The shape of a step: the dtypes and sizes of all its micro-batches. Each shape needs its own CUDA graph: steps of
   // 30, 30, 30 and 10 samples need two.
   using Shape = std::vector<int64_t>;
   static Shape shape_of(std::span<const Batch> micro);
 
-  // The device memory and CUDA graph for one shape. Every replay reads and writes the same addresses.
+  // Device memory and CUDA graph for steps of one batch shape. Every replay reads and writes the same addresses.
   struct ShapeState {
     std::optional<PackedBatches> batches;
-    int64_t eager = 0;  // number of eager steps of this shape so far
+    int64_t eager = 0;  // number of steps of this shape that ran without a CUDA graph
     StepResult result = {};
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> graph = {};
@@ -71,9 +72,9 @@ class RecordedSteps {
   int64_t eager_steps_;
   bool update_recorded_;
   at::Tensor step_;        // number of the next step, in device memory, where recorded steps read it
-  int64_t next_step_ = 0;  // the host's copy of the step number in step_
+  int64_t next_step_ = 0;  // the number in step_, known to the host without a copy
   std::map<Shape, ShapeState> shapes_;
-  std::set<int64_t> counts_;  // this rank's sample counts in all steps so far, with several ranks
+  std::set<int64_t> counts_;  // With several ranks: this rank's number of samples in each step so far, as a set.
 };
 
 }  // namespace dpbench

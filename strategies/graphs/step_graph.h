@@ -13,7 +13,7 @@ namespace dpbench {
 class StepGraph {
  public:
   virtual ~StepGraph() = default;
-  virtual void replay() = 0;  // Replays the recording on the calling thread's current stream.
+  virtual void replay() = 0;  // Starts the recorded work again, on the calling thread's current stream.
 };
 
 // Records work on one device. While a recorder exists, its thread works on a stream of the device that allows
@@ -24,13 +24,14 @@ class StepRecorder {
   virtual ~StepRecorder() = default;
   // True if collectives of this c10d backend can be recorded with the rest of a step.
   virtual bool takes_backend(const std::string& name) const = 0;
-  // Calls `body` but only records its device work. Each replay of the returned graph executes the work, in the memory
-  // that `body` allocated.
+  // Calls `body` and records the device work that it starts, without executing it. Each replay of the returned graph
+  // executes this work, in the memory that `body` allocated.
   virtual std::unique_ptr<StepGraph> record(const std::function<void()>& body) = 0;
 };
 
-// A function that creates a recorder for a device, and throws UsageError for a device that cannot record.
-// step_recorder() returns a reference to it: null until dpbench_cuda is loaded or a test sets it.
+// A function that creates a recorder of CUDA graphs for a device, or throws UsageError if the device cannot record.
+// step_recorder() returns a reference to the function in use, which is null until dpbench_cuda is loaded or a test sets
+// it.
 using MakeStepRecorder = std::unique_ptr<StepRecorder> (*)(c10::Device device);
 MakeStepRecorder& step_recorder();
 

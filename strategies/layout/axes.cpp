@@ -10,8 +10,8 @@ Axis all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   return {.name = world_axis, .group = group, .rank = group->getRank(), .size = group->getSize()};
 }
 
-// Throws UsageError unless N of the option reshard=N (`size`) divides the ranks over which parameters are sharded into
-// several groups.
+// Throws UsageError unless the option reshard=N fits the mesh: N (`size`) must divide the ranks over which parameters
+// are sharded into several groups.
 void require_groups(int64_t size, const Axis& shard, const std::string& strategy) {
   const std::string what = strategy + ".reshard=" + std::to_string(size),
                     ranks = "the " + std::to_string(shard.size) + " ranks of the axis " + shard.name;

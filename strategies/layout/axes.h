@@ -8,15 +8,18 @@ namespace dpbench::layout {
 
 struct Axes {
   explicit Axes(const Mesh& mesh);
-  // Sets the axes over which parameters are sharded, kept in parts and replicated. Returns false if neither the mesh
-  // nor an option (gather, reduce) needs units (parameters that are gathered together). Throws UsageError if an option
-  // needs an axis that the mesh does not have.
+  // Sets `shard`, `between` and `replicas`, the axes over which parameters are sharded, kept in parts and replicated.
+  // Returns false if parameters need not be divided into units (parameters that are gathered together), because the
+  // mesh has no axis to shard over and the options gather and reduce are not used. Throws UsageError if an option needs
+  // an axis that the mesh does not have.
   bool choose_shard(const Mesh& mesh, const Options& options);
 
-  Axis world;     // axis of all ranks
-  Axis shard;     // ranks that store different rows of each parameter; one rank until choose_shard()
-  Axis between;   // ranks that together keep a unit between its forward and its backward pass; one rank: none do
-  Axis replicas;  // ranks that store the same tensors and train on different samples
+  Axis world;  // the axis that consists of all ranks
+  // The axis whose ranks store different rows of each parameter; has one rank until choose_shard() sets it.
+  Axis shard;
+  // The axis whose ranks together keep a unit between its forward and its backward pass; has one rank if none do.
+  Axis between;
+  Axis replicas;  // the axis whose ranks store the same tensors and train on different samples
   Axis cp, pp, tp, ep;
 };
 

@@ -13,19 +13,13 @@
 namespace dpbench::layout {
 namespace {
 
-// Turns off the options that have no effect on this mesh.
-Options effective_on(const Mesh& mesh, Options options) {
-  if (mesh.axis("tp").size == 1) options.tensor.sequence = false;
-  if (mesh.axis("pp").size == 1) options.pipeline.microbatches = 1;  // a single stage has no stage to overlap with
-  return options;
-}
-
 // Returns the optimizer for the parts of parameters that this rank stores.
 Optimizer optimizer_of(const RankModel& model, const OptimizerSpec& spec) {
   std::vector<Parameter> stepped;
   std::vector<int64_t> dimensions;
   for (const Held& one : model.trainable()) {
-    if (one.stored.numel() == 0 && one.placed->tensor.numel() > 0) continue;  // skips a parameter without local rows
+    // Skips a parameter of which this rank stores no rows.
+    if (one.stored.numel() == 0 && one.placed->tensor.numel() > 0) continue;
     stepped.push_back({one.name(), one.stored});
     dimensions.push_back(static_cast<int64_t>(one.placed->sizes.size()));
   }
@@ -36,7 +30,7 @@ Optimizer optimizer_of(const RankModel& model, const OptimizerSpec& spec) {
 
 Layout::Layout(const Setup& setup, Options options)
     : workload_(setup.workload),
-      options_(effective_on(setup.mesh, std::move(options))),
+      options_(effective_on(setup.mesh.shape(), std::move(options))),
       replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
       clip_norm_(setup.clip_norm),
       schedules_(options_.pipeline, setup.mesh.axis("pp").size),
@@ -90,8 +84,8 @@ void Layout::share_buffers(Phases& phases) const {
     if (axis->size > 1) broadcast_from(0, axis->group, buffers);
 }
 
-// Returns a step's result with the last stage's loss, on every rank. The step's output is sent to the other ranks only
-// if gather_output() is called.
+// Completes a step's result: sends the last stage's loss to all ranks of the replica. The output is sent only if the
+// caller needs it and calls gather_output().
 StepResult Layout::shared(StepResult result, const Batch& last) {
   if (axes_.cp.size == 1 && axes_.pp.size == 1 && axes_.tp.size == 1) return result;
   const int root = model_.stages.back().rank;
@@ -126,7 +120,8 @@ at::Tensor Layout::forward(const Batch& mine) {
   return output;
 }
 
-// Evaluates samples that are equal on all ranks of a replica. Collective among these ranks.
+// Evaluates the model on samples that must be equal on all ranks that compute one replica. Collective among these
+// ranks.
 at::Tensor Layout::evaluate(const Batch& batch) {
   const Part part{.batch = replica_.to_device(batch), .split = exchange(batch, nullptr)};
   const std::vector<pipeline::Stage>& stages = model_.stages;
@@ -158,14 +153,15 @@ void Layout::load(const Snapshot& snapshot) {
 
 std::map<std::string, std::vector<double>> Layout::figures() {
   const auto peak = model_.units ? static_cast<double>(model_.units->take_peak()) : 0;
-  if (peak == 0) return {};  // this strategy frees no parameters, so it gathers none
+  if (peak == 0) return {};  // a strategy that never gathers parameters has no such figure
   return {{"gathered_parameters_peak_bytes", {peak}}};
 }
 
 ModelSplit Layout::exchange(const Batch& batch, Phases* phases) const {
   ModelSplit split;
   int64_t tokens = batch.input.dim() > 1 ? batch.input.size(1) : 1;
-  // When a model generates text, the prompt may have fewer tokens than there are ranks. Each rank then has all tokens.
+  // A model that generates text may get a prompt with fewer tokens than the axis cp has ranks. The sequence is then not
+  // cut, and each rank has all tokens.
   if (axes_.cp.size > 1 && tokens >= axes_.cp.size) {
     split.sequence = make_exchange(options_.context, tokens, phases);
     tokens = 0;
@@ -174,7 +170,8 @@ ModelSplit Layout::exchange(const Batch& batch, Phases* phases) const {
   if (axes_.ep.size > 1) split.experts = make_expert_exchange(phases);
   if (axes_.tp.size == 1) return split;
   tensor::Options options = options_.tensor;
-  if (!phases) options.sequence = false;  // an evaluation keeps no activations, so cutting them would save nothing
+  // An evaluation keeps no activations, so cutting them along the sequence would save no memory.
+  if (!phases) options.sequence = false;
   if (options.sequence && tokens < axes_.tp.size)
     throw UsageError(options_.name + ".sequence=on: a sequence of " + std::to_string(tokens) + " tokens for " +
                      std::to_string(axes_.tp.size) + " ranks");

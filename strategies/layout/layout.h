@@ -26,7 +26,7 @@ class Layout : public Strategy {
   Layout(const Setup& setup, Options options);
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override;
-  // Collective. The ranks of a replica together evaluate the samples of each rank in turn.
+  // Collective. The ranks that compute one replica together evaluate the samples of each of them in turn.
   at::Tensor forward(const Batch& mine) override;
   NamedTensors parameters() override { return state_.parameters(); }
   NamedTensors gradients() override { return state_.gradients(); }
@@ -46,8 +46,8 @@ class Layout : public Strategy {
   // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
   virtual at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                              size_t micros) const;
-  // These functions reduce the gradients as the functions of the same names in reductions.h do. They are virtual so
-  // that tests can replace one of them.
+  // These functions call the functions of the same names in reductions.h, which reduce the gradients. They are virtual
+  // so that a test can replace one by a wrong reduction.
   virtual void sum_partial() const { layout::sum_partial(model_); }
   virtual void sum_tokens() const { layout::sum_tokens(model_); }
   virtual void sum_tied() { layout::sum_tied(model_, passes_); }

@@ -7,8 +7,8 @@
 namespace dpbench::layout {
 namespace {
 
-// Returns the number of parts into which the pipeline cuts each micro-batch. Ranks that gather parameters together, or
-// exchange tokens, use the same numbers.
+// Returns, for each micro-batch of the step, the number of parts into which the pipeline cuts it. Ranks that gather
+// parameters together or exchange tokens must run equally many passes, so they agree on the numbers.
 std::vector<int64_t> part_counts(std::span<const Batch> micro, const RankModel& model) {
   const int64_t most = model.options.pipeline.microbatches;
   std::vector<int64_t> counts;

@@ -10,10 +10,10 @@
 
 namespace dpbench::layout {
 
-// A micro-batch of the pipeline schedule: a part of one of the step's micro-batches.
+// A part of one of the step's micro-batches. The pipeline schedule calls such a part a micro-batch.
 struct Part {
   Batch batch;
-  double share = 1;  // weight of this part's loss in the loss of the micro-batch
+  double share = 1;  // factor of this part's loss in the loss of the whole micro-batch
   ModelSplit split = {};
 };
 

@@ -18,7 +18,8 @@ using pipeline::Kind;
 using pipeline::Stage;
 using pipeline::Transfer;
 
-// Returns the gradient of a stage's input; zeros if the stage's output does not depend on it.
+// Returns the gradient of a pipeline stage's input, for the stage before; zeros if the stage's output does not depend
+// on its input.
 at::Tensor slope_of(const at::Tensor& input) { return input.grad().defined() ? input.grad() : at::zeros_like(input); }
 
 }  // namespace
@@ -35,7 +36,8 @@ Passes::Passes(std::string owner, const Replica& replica, const std::vector<Stag
 
 StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases) {
   step_ = step;
-  sent_.clear();  // an earlier step that threw may have left transfers in these lists
+  // Empties the two lists of transfers, because an earlier step may have thrown before it waited for them.
+  sent_.clear();
   arriving_.clear();
   parts_ = std::move(parts);
   live_.assign(stages_.size() * parts_.size(), {});
@@ -98,7 +100,8 @@ void Passes::transfer(const Action& action) {
   if (action.kind == Kind::send_gradient) here = {};
 }
 
-// Returns the tensor that another rank has sent to a stage, or `local` if the neighbouring stage is on this rank.
+// Waits for the tensor that another rank sends to a pipeline stage, and returns it. Returns `local` if the neighbouring
+// stage is on this rank and nothing was sent.
 at::Tensor Passes::arrived(const Action& receive, const at::Tensor& local) {
   const auto there = arriving_.find({receive.stage, receive.microbatch});
   if (there == arriving_.end()) return local;
@@ -111,7 +114,7 @@ at::Tensor Passes::arrived(const Action& receive, const at::Tensor& local) {
 at::Tensor Passes::compute(size_t stage, const fsdp::Span& blocks, const at::Tensor& x, int64_t step,
                            const Part& part) const {
   const size_t count = replica_.shared_model()->blocks().size();
-  // If the first stage has all of the model's blocks, or the model has none, the model runs as a whole.
+  // Runs the model's own forward() if the stage has all of the model's blocks, or if the model has no blocks.
   const bool whole = stage == 0 && blocks.first == 0 && blocks.last == count;
   if (whole) return replica_.forward(step, {x, {}, part.batch.ids}, part.split);
   if (blocks.first == blocks.last) return x;
@@ -198,7 +201,7 @@ void Passes::weight_gradients(int stage, int microbatch, Phases& phases) {
   phases.enter(Phase::backward);
   std::exchange(delayed_[place_of(stage, microbatch)], nullptr)->compute();
   if (!units_) return;
-  bool all = true;  // true if every stage of this rank has computed its weight gradients of the micro-batch
+  bool all = true;  // true if all stages of this rank have computed the weight gradients of this micro-batch
   for (int other = 0; other < static_cast<int>(stages_.size()); ++other)
     all = all && !delayed_[place_of(other, microbatch)];
   units_->reduce_stage(number_on_rank(static_cast<size_t>(stage)), is_last_part(microbatch), all, phases);

@@ -23,7 +23,7 @@ namespace dpbench::layout {
 // Runs a step's forward and backward passes on one rank. owner: the strategy's name for error messages.
 class Passes {
  public:
-  // A function that returns the loss of the model's output for a part of a micro-batch.
+  // A function that computes the loss. output: the model's output for a part of a micro-batch.
   using Loss = std::function<at::Tensor(const at::Tensor& output, const Part& part)>;
   // units: the units of sharded parameters in this rank's stages; null if parameters are not sharded.
   Passes(std::string owner, const Replica& replica, const std::vector<pipeline::Stage>& stages, Axis axis, bool poison,
@@ -31,19 +31,20 @@ class Passes {
 
   // Runs a step. Returns the output and the loss on the rank of the last stage, and an empty result on other ranks.
   StepResult run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases);
-  // Runs a stage's forward pass without gradients. x: the output of the stage before it, or the samples.
+  // Runs the forward pass of a pipeline stage without gradients. x: the output of the stage before it, or the samples.
   at::Tensor evaluate(size_t stage, const at::Tensor& x, const Part& part);
 
   const pipeline::Links& links() const { return links_; }
-  // Returns call(). If there are several ranks, the message of an error names this rank and what(), the part of the
-  // step that failed.
+  // Returns call(). If the axis pp has several ranks and call() throws, the error's message names this rank and what(),
+  // the part of the step that failed.
   template <class What, class Call>
   auto named(const What& what, const Call& call) const {
     if (axis_.size == 1) return call();
     const auto place = [&] { return owner_ + ": rank " + std::to_string(axis_.rank) + " of the axis pp, " + what(); };
     return naming_errors(place, call);
   }
-  // Broadcasts a tensor from the rank `root` of the axis pp. An error names the tensor as `what`.
+  // Broadcasts the tensor of rank `root` of the axis pp to the axis's other ranks. what: the tensor's name for error
+  // messages.
   at::Tensor share(const std::string& what, const at::Tensor& tensor, int root) const {
     return named([&] { return "broadcast of " + what; }, [&] { return links_.share(tensor, root); });
   }
@@ -52,7 +53,7 @@ class Passes {
   // The state that a stage keeps of a micro-batch between its forward and its backward pass.
   struct Live {
     GraphPieces pieces;
-    at::Tensor output;  // the stage's output, kept until its backward pass; undefined for the last stage
+    at::Tensor output;  // the stage's output, kept until the stage's backward pass; undefined for the last stage
 
     const at::Tensor& input() const { return pieces.front().input; }
   };
@@ -87,16 +88,18 @@ class Passes {
   fsdp::Units* units_;
   Loss loss_;
 
-  // State of the current step.
+  // The members from here on are the state of the current step.
   int64_t step_ = 0;
   std::vector<Part> parts_;
-  std::vector<Live> live_;  // micro-batches in flight, by stage, then by micro-batch
-  // Weight gradients not yet computed, by stage, then by micro-batch; empty if the schedule does not split backward
-  // passes.
+  std::vector<Live> live_;  // state of the micro-batches in flight, ordered by stage and then by micro-batch
+  // Weight gradients that are still to be computed, ordered by stage and then by micro-batch. Empty if the schedule
+  // does not split backward passes.
   std::vector<std::shared_ptr<DelayedWeights>> delayed_;
-  std::vector<StepResult> results_;  // results by micro-batch; filled on the rank of the last stage
-  std::map<std::pair<int, int>, pipeline::Transfer> arriving_;  // transfers being received, by stage and micro-batch
-  std::vector<std::pair<pipeline::Action, pipeline::Transfer>> sent_;  // sends in flight, with their actions
+  std::vector<StepResult> results_;  // output and loss of each micro-batch; filled only on the rank of the last stage
+  // Tensors being received, by their stage and micro-batch.
+  std::map<std::pair<int, int>, pipeline::Transfer> arriving_;
+  // Tensors being sent, with the actions of the schedule that send them.
+  std::vector<std::pair<pipeline::Action, pipeline::Transfer>> sent_;
 };
 
 }  // namespace dpbench::layout

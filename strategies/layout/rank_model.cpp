@@ -46,7 +46,8 @@ RankModel::RankModel(const Mesh& mesh, const Options& options, const Workload& w
   keep_own();
 }
 
-// Cuts the model into stages. All ranks have the same model by now, so they count the same FLOP.
+// Cuts the model into pipeline stages. Each rank counts the FLOP of the blocks for itself; all get the same cut,
+// because they already have the same model.
 std::vector<pipeline::Stage> RankModel::cut(const Workload& workload, const std::vector<int>& rank_of_stages) const {
   const Model& model = *replica.shared_model();
   const bool balances =
@@ -55,6 +56,7 @@ std::vector<pipeline::Stage> RankModel::cut(const Workload& workload, const std:
                               balances ? pipeline::flop_of(runs_of_blocks(replica, workload)) : std::vector<double>());
 }
 
+// Divides this rank's stages into units of sharded parameters.
 void RankModel::shard() {
   std::vector<fsdp::Span> spans;
   for (const pipeline::Stage& stage : stages)
@@ -83,7 +85,8 @@ void RankModel::shard() {
                               .poison = sharded.poison});
 }
 
-// Lists this rank's parameters in `own`, and frees the parameters that only stages of other ranks use.
+// Fills the list `own` with this rank's parameters, and frees all parameters that are used only by stages of other
+// ranks.
 void RankModel::keep_own() {
   std::map<std::string, at::Tensor> rows;
   if (units)

@@ -23,15 +23,15 @@ struct Held {
   at::Tensor stored;
   const std::string& name() const { return placed->name; }
 };
-// Returns the gradients of these parameters, without undefined ones.
+// Returns the gradients of these parameters; leaves out parameters without a gradient.
 std::vector<at::Tensor> gradients_of(const std::vector<Held>& parameters);
 
 struct RankModel {
-  // Broadcasts rank 0's model, cuts the replica's model, and frees what other ranks store. Collective. Throws
-  // UsageError if the model cannot be divided as the mesh and the options ask.
+  // Broadcasts rank 0's model to all ranks, reduces the replica's model to this rank's part, and frees the rest.
+  // Collective. Throws UsageError if the model cannot be divided as the mesh and the options ask.
   RankModel(const Mesh& mesh, const Options& options, const Workload& workload, const Replica& replica,
             const std::vector<int>& rank_of_stages, bool allows_idle);
-  // Not copyable, because `own` has pointers into `parameters`.
+  // Not copyable: `own` holds pointers to elements of `parameters`, which a copy would not have.
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
 
@@ -48,15 +48,17 @@ struct RankModel {
   bool is_partial(const Held& one) const { return tensors.is_partial(one.name(), options.tensor.sequence); }
   bool is_expert(const Held& one) const { return experts.is_cut(one.name()); }
   int rank_of(int stage) const { return stages[static_cast<size_t>(stage)].rank; }
-  // Returns the rank on the axis pp that counts a tensor in norms and saves it: the rank of the tensor's first stage.
+  // Returns the rank on the axis pp that owns a tensor, which is the rank of the tensor's first stage. Of all ranks
+  // with this tensor, only the owner adds it to norms and saves it in checkpoints.
   int owner_of(const pipeline::Placed& one) const { return rank_of(one.stages.front()); }
-  // True if this rank's elements of a parameter enter norms and checkpoints. False if another rank of pp, tp or ep has
-  // the same elements and counts them: on pp the owner, and on tp and ep, if the parameter is whole, the first rank.
+  // True if this rank adds its elements of a parameter to norms and saves them in checkpoints. Several ranks may have
+  // the same elements, but only one counts them: on the axis pp the owner (see owner_of()); on tp and ep, if the
+  // parameter is not cut, the first rank.
   bool counts(const Held& one) const;
-  std::vector<int> ranks_of(const pipeline::Placed& one) const;  // ranks on the axis pp that have the tensor
+  std::vector<int> ranks_of(const pipeline::Placed& one) const;  // the ranks on the axis pp that have this tensor
   bool is_mine(const pipeline::Placed& one) const;
-  // rank_piece() returns this rank's piece of a whole tensor; stored_part() returns the part of that piece which this
-  // rank stores.
+  // Take a whole tensor. rank_piece() returns this rank's piece of it after the cuts over tp and ep, and stored_part()
+  // the part of the piece that this rank stores after sharding.
   at::Tensor rank_piece(const std::string& name, const at::Tensor& whole) const;
   at::Tensor stored_part(const std::string& name, const at::Tensor& whole) const;
   void clear_gradients();
@@ -65,10 +67,12 @@ struct RankModel {
   const Replica& replica;
   Axes axes;
   std::vector<pipeline::Stage> stages;
-  tensor::CutTensors tensors, experts;  // tensors that are cut over tp, and over ep
+  // `tensors` are the tensors that are cut over the axis tp, `experts` those that are cut over ep.
+  tensor::CutTensors tensors, experts;
   std::vector<pipeline::Placed> parameters, buffers;
-  std::optional<fsdp::Units> units;  // units of sharded parameters; nullopt: not sharded
-  std::vector<Held> own;             // parameters of this rank's stages, including frozen ones
+  // The units (parameters that are gathered together) of sharded parameters; nullopt if parameters are not sharded.
+  std::optional<fsdp::Units> units;
+  std::vector<Held> own;  // parameters of this rank's stages, including frozen ones
 
  private:
   std::vector<pipeline::Stage> cut(const Workload& workload, const std::vector<int>& rank_of_stages) const;

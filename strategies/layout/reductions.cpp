@@ -9,11 +9,12 @@
 namespace dpbench::layout {
 namespace {
 
-// Message tags of tied parameters lie above the tags of activations and gradients.
+// Messages with the gradients of tied parameters have tags from this number upwards, so they cannot be taken for
+// activations or other gradients.
 constexpr int first_tie_tag = 1 << 24;
 
-// Returns the sum of `mine` over `ranks`, which has two or more ranks and includes this rank, `here`. Each rank
-// receives all tensors and adds them in the order of ranks, so that all ranks get the same bits.
+// Returns the sum of the tensors `mine` of several ranks. ranks: two or more ranks, including this rank, `here`. Each
+// rank receives all tensors and adds them in the order of ranks, so that all ranks get the same bits.
 at::Tensor sum_among(const std::vector<int>& ranks, const at::Tensor& mine, const pipeline::Links& links, int here,
                      int tag) {
   std::vector<pipeline::Transfer> sent, all;
@@ -22,8 +23,9 @@ at::Tensor sum_among(const std::vector<int>& ranks, const at::Tensor& mine, cons
       all.push_back({mine, {}});
       continue;
     }
-    // Gloo starts a message only after its peer has posted the receive, so both ranks receive first. With NCCL, both
-    // ranks must start the two messages in the same order, so only the higher rank receives first.
+    // Two ranks send each other a message. Gloo starts a message only when its receiver is ready, so both ranks start
+    // with the receive. NCCL requires that both ranks start the two messages in the same order, so only the higher rank
+    // starts with the receive.
     const bool receives_first = mine.is_cpu() || here > rank;
     if (!receives_first) sent.push_back(links.send_like(mine, rank, tag));
     all.push_back(links.receive_like(mine, rank, tag));
@@ -81,7 +83,7 @@ void sum_tied(const RankModel& model, const Passes& passes) {
     if (ranks.size() < 2) continue;
     const int tag = first_tie_tag + static_cast<int>(one.placed - model.parameters.data());
     const at::Tensor gradient = one.stored.grad();
-    // The last element of the exchanged tensor counts the ranks that used the parameter.
+    // The tensor that ranks exchange has one more element than the gradient: 1 if this rank used the parameter, else 0.
     const at::Tensor mine = at::cat({(gradient.defined() ? gradient : at::zeros_like(one.stored)).reshape({-1}),
                                      at::full({1}, gradient.defined() ? 1 : 0, one.stored.options())});
     const at::Tensor sum =
@@ -100,8 +102,8 @@ void average_over_replicas(const RankModel& model) {
   if (!model.units) sum_over(replicas, gradients_of(model.own), replicas.size);
 }
 
-// The gradients of experts are only divided by the ranks of ep, because they already cover the samples of all these
-// ranks.
+// The samples of all ranks of ep already contribute to the gradients of experts. So these gradients are not summed,
+// only divided by the number of ranks.
 void average_over_experts(const RankModel& model) {
   const Axis& ep = model.axes.ep;
   if (ep.size == 1) return;
@@ -118,7 +120,8 @@ void verify(const RankModel& model) {
       tensor::require_equal(one.stored.grad(), tp, model.options.name + ".verify: the gradient of " + one.name());
 }
 
-// The squared norm is summed over shard, pp, tp and ep, and one of these ranks counts each gradient element.
+// Clips the gradients. The squared norm is summed over the ranks of shard, pp, tp and ep. If several of these ranks
+// have the same element of a gradient, only one of them counts it.
 void clip(const RankModel& model, double limit) {
   std::vector<at::Tensor> counted, copies;
   for (const Held& one : model.own)

@@ -75,8 +75,8 @@ void refuse_uncut_sequence(const Model& model, const Axes& axes, const Options& 
   if (options.tensor.sequence && plan.tokens / cp < tp)
     throw UsageError(options.name + ".sequence=on: a sequence of " + std::to_string(plan.tokens) + " tokens" + ranks +
                      " and the " + std::to_string(tp) + " ranks of tp");
-  // Under tp a rank has whole groups of query heads with their key and value head, unless there are fewer key and value
-  // heads than ranks.
+  // Computes the number of query heads that a rank of tp has. It has whole groups of query heads that share a key and
+  // value head, or, if there are fewer such heads than ranks, just its share of the query heads.
   const bool grouped = plan.kv_heads >= tp;
   const int64_t heads = grouped ? plan.kv_heads / tp * (plan.heads / plan.kv_heads) : plan.heads / tp;
   if (options.context.kind == context::Kind::ulysses && heads < cp)

@@ -1,5 +1,5 @@
-// Checks that a model can be divided as the mesh and the options ask. Each function throws UsageError if it cannot;
-// UnsuitableModel if the model lacks the part to divide.
+// Checks that a model can be divided as the mesh and the options ask. If not, each of these functions throws
+// UsageError, or UnsuitableModel if the model lacks what is to be divided (such as experts).
 #pragma once
 
 #include <string>
@@ -12,14 +12,15 @@
 
 namespace dpbench::layout {
 
-// Return the model's cuts over the ranks of tp, and of ep; no cuts if the axis has one rank.
+// Return how the model's tensors are cut over the ranks of tp, or of ep. The plan has no cuts if the axis has one rank.
 TensorPlan checked_tensor_plan(const Model& model, const Axis& tp, const tensor::Options& options);
 TensorPlan checked_expert_plan(const Model& model, const Axis& ep, const std::string& owner);
 
-// Returns the axes of the mesh. Throws UsageError if the strategy cannot combine two of them.
+// Returns the mesh's axes. Throws UsageError if the mesh has two axes that the strategy cannot combine.
 Axes checked_axes(const Mesh& mesh, const std::string& owner);
 
-// Refuses a model with too few blocks for the ranks of pp: one of them would only pass on what it receives.
+// Throws UsageError if the model has too few blocks for the ranks of pp. A rank without blocks would only pass
+// activations on.
 void refuse_idle_ranks(const Model& model, const std::vector<pipeline::Stage>& stages, const Axis& pp,
                        const std::string& owner);
 void refuse_parts_of_batch_statistics(const std::vector<pipeline::Placed>& buffers, const Options& options);

@@ -3,16 +3,16 @@
 // stage 2).
 #include <algorithm>
 
-#include "strategies/experts/options.h"
 #include "strategies/layout/layout.h"
-#include "strategies/pipeline/traffic.h"
+#include "strategies/layout/traffic.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::layout {
 namespace {
 
 using Parameters = std::vector<ParamInfo>;
-// A function that returns a strategy's options. dtype: the dtype of the computation; nullopt if not known.
+// A function that makes a strategy's Options from its parameters. dtype: the dtype of the computation; nullopt if it is
+// not known yet.
 using OptionsOf = std::function<Options(const Params& params, std::optional<at::ScalarType> dtype)>;
 
 // Returns the properties that all strategies implemented by the class Layout have in common.
@@ -28,6 +28,8 @@ StrategyInfo info_of(const std::string& name, const std::string& summary, const 
           .make = [options_of](const Setup& setup) -> std::unique_ptr<Strategy> {
             return std::make_unique<Layout>(setup, options_of(setup.params, setup.dtype));
           },
+          .traffic =
+              [options_of](const TrafficQuery& query) { return traffic(options_of(query.params, query.dtype), query); },
           .collective_evaluation = true,
           .promise = [options_of](StrategyInfo&, const Params& params) { options_of(params, std::nullopt); }};
 }
@@ -42,7 +44,6 @@ StrategyInfo pipeline_info() {
                    {"interleaved", {{"schedule", "interleaved"}}},
                    {"zb_h1", {{"schedule", "zb-h1"}}},
                    {"zbv", {{"schedule", "zbv"}}}};
-  info.traffic = pipeline::traffic;
   return info;
 }
 
@@ -53,7 +54,6 @@ StrategyInfo tensor_info() {
               [](const Params& params, auto) { return Options{.name = "tp", .tensor = tensor::options_of(params)}; });
   info.settings = {.revealing = {{"verify", "on"}}};
   info.variants = {{"chunks", {{"chunks", "2"}}}};
-  info.traffic = tensor::traffic;
   return info;
 }
 
@@ -64,16 +64,13 @@ StrategyInfo context_info() {
               [](const Params& params, auto) { return Options{.name = "cp", .context = context::options_of(params)}; });
   info.settings = {.revealing = {{"poison", "on"}}};
   info.variants = {{"ulysses", {{"kind", "ulysses"}}}, {"one_piece", {{"zigzag", "off"}}}};
-  info.traffic = context::traffic;
   return info;
 }
 
 StrategyInfo expert_info() {
-  StrategyInfo info =
-      info_of("ep", "expert parallel: each rank has some experts of every layer, tokens travel to the ranks of theirs",
-              {"ep", "dp"}, {}, [](const Params&, auto) { return Options{.name = "ep"}; });
-  info.traffic = experts::traffic;
-  return info;
+  return info_of("ep",
+                 "expert parallel: each rank has some experts of every layer, tokens travel to the ranks of theirs",
+                 {"ep", "dp"}, {}, [](const Params&, auto) { return Options{.name = "ep"}; });
 }
 
 StrategyInfo sharded_info(fsdp::Stage stage) {
@@ -88,7 +85,6 @@ StrategyInfo sharded_info(fsdp::Stage stage) {
               });
   info.settings = fsdp::settings(stage);
   info.live_parameters = [stage](const TrafficQuery& query) { return live_parameters(stage, query); };
-  info.traffic = [stage](const TrafficQuery& query) { return fsdp::traffic(stage, query); };
   info.collective_evaluation = all;
   info.promise = [stage](StrategyInfo& promised, const Params& params) { promise(stage, promised, params); };
   info.variants = variants(stage);
@@ -96,8 +92,8 @@ StrategyInfo sharded_info(fsdp::Stage stage) {
   return info;
 }
 
-// Returns the parameters of the strategy layout: those of all kinds of parallelism, each once, but with another default
-// for `sync` and only with the values "on" and "off" of `reshard`.
+// Returns the parameters of the strategy "layout". They are the parameters of all kinds of parallelism, without
+// duplicates, with another default of `sync`, and with only "on" and "off" as values of `reshard`.
 Parameters all_parameters() {
   Parameters all;
   for (const Parameters& some :
@@ -123,30 +119,12 @@ Options layout_options(const Params& params, std::optional<at::ScalarType> dtype
   return options;
 }
 
-// Returns the traffic if only one mesh axis besides dp has more than one rank, by the formula of the strategy for that
-// axis; otherwise nullopt.
-std::optional<std::vector<Traffic>> layout_traffic(const TrafficQuery& query) {
-  const fsdp::Options sharded = fsdp::options_of(fsdp::Stage::fsdp, query.params, query.dtype);
-  const auto only = [&](const std::string& axis) {
-    return size_of(query.mesh, axis) * size_of(query.mesh, "dp") == ranks_of(query.mesh);
-  };
-  if (size_of(query.mesh, "shard") > 1) return only("shard") ? fsdp::traffic(fsdp::Stage::fsdp, query) : std::nullopt;
-  // With the options `gather` and `reduce`, parameters and gradients are communicated in units (groups of parameters)
-  // even without an axis shard; that traffic has no formula.
-  if (sharded.gathered || sharded.reduced) return std::nullopt;
-  if (only("pp")) return pipeline::traffic(query);
-  if (only("tp")) return tensor::traffic(query);
-  if (only("cp")) return context::traffic(query);
-  return only("ep") ? experts::traffic(query) : std::nullopt;
-}
-
 StrategyInfo layout_info() {
   StrategyInfo info = info_of(
       "layout",
       "any product of data (dp), sharded (shard), expert (ep), context (cp), pipeline (pp) and tensor (tp) parallelism",
       {"dp", "shard", "ep", "cp", "pp", "tp"}, all_parameters(), layout_options);
   info.settings = {.revealing = {{"poison", "on"}, {"verify", "on"}}};
-  info.traffic = layout_traffic;
   info.promise = [](StrategyInfo& promised, const Params& params) {
     layout_options(params, std::nullopt);
     promise(fsdp::Stage::fsdp, promised, params);

@@ -13,11 +13,12 @@ namespace dpbench::layout {
 namespace {
 
 using pipeline::Placed;
-// Returns this rank's part of a parameter's tensor (its value, gradient or state), or an undefined tensor.
+// A function that returns the tensor that this rank stores for a parameter, such as its value, gradient or optimizer
+// state. Undefined if there is none.
 using Choose = std::function<at::Tensor(const Held&)>;
 
-// Gathers a whole tensor for each parameter, in the order of the model's parameters, on every rank. scalars: true if
-// each tensor is a single float32, equal on all ranks that have the parameter.
+// Gathers one whole tensor per parameter on every rank, in the order of the model's parameters. scalars: true if the
+// tensors are single float32 values, equal on all ranks that have the parameter (such as step counts).
 std::vector<at::Tensor> whole(RankModel& model, const Choose& choose, bool scalars = false) {
   ByName parts;
   for (const Held& one : model.own)
@@ -52,7 +53,7 @@ NamedTensors trained(RankModel& model, const Choose& choose, const std::string& 
   return all;
 }
 
-// Returns the position, by dimension, of a view's first element in its contiguous base tensor. sizes: the sizes of the
+// Returns the indices, one per dimension, at which a view begins in its contiguous base tensor. sizes: the sizes of the
 // base tensor.
 std::vector<int64_t> first_of(const at::Tensor& view, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> first(sizes.size());
@@ -64,14 +65,14 @@ std::vector<int64_t> first_of(const at::Tensor& view, const std::vector<int64_t>
   return first;
 }
 
-// Returns this rank's part of a tensor that has the shape of a parameter. Returns nullopt if this rank stores no
-// elements of the tensor, or only copies of elements that another rank saves.
+// Returns the part of a tensor that this rank saves in a checkpoint. The tensor has the shape of a parameter. Returns
+// nullopt if this rank stores no elements of it, or only elements that another rank saves too.
 std::optional<StatePart> part_of(const RankModel& model, const Held& one, StatePart::Kind kind, const std::string& name,
                                  const at::Tensor& values) {
   if (model.axes.replicas.rank > 0 || model.axes.cp.rank > 0 || !model.counts(one)) return std::nullopt;
   const std::vector<int64_t>& sizes = one.placed->sizes;
   const at::Tensor whole = at::empty(sizes, at::TensorOptions(at::kMeta));
-  // Scalars and tensors without elements are stored by the first rank of the axis shard.
+  // Scalars and tensors without elements cannot be cut into rows, so the first rank of the axis shard stores them.
   if (whole.numel() == 0 || sizes.empty()) {
     if (model.axes.shard.rank > 0) return std::nullopt;
     return StatePart{kind, whole_part(name, values.view(sizes))};
@@ -129,7 +130,8 @@ NamedTensors TrainingState::optimizer_state() {
     }
     const auto mine = [&](const Held& one) {
       const at::Tensor* found = find(own, state_name(one.name(), slot));
-      return found ? *found : at::zeros_like(one.stored);  // a rank without rows of a parameter has no state of it
+      // Zeros if this rank has no optimizer state of the parameter, because it stores none of its rows.
+      return found ? *found : at::zeros_like(one.stored);
     };
     for (auto& one : trained(model_, mine, "." + slot)) all.push_back(std::move(one));
   }
@@ -161,7 +163,7 @@ std::vector<StatePart> TrainingState::stored_parts() {
     for (const Slot slot : slots_)
       if (const at::Tensor* found = slot == Slot::step ? nullptr : find(own, state_name(one.name(), slot)))
         add(part_of(model_, one, StatePart::Kind::state, state_name(one.name(), slot), *found));
-  // Step counts and buffers are small: the first rank stores them whole.
+  // Step counts and the model's buffers are small, so they are not divided: rank 0 stores them whole.
   NamedTensors counts, found = buffers();
   if (std::ranges::count(slots_, Slot::step) > 0) counts = step_counts(own);
   if (model_.axes.world.rank > 0) return all;

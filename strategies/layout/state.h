@@ -12,11 +12,12 @@ namespace dpbench::layout {
 
 class TrainingState {
  public:
-  // optimizer: steps the parts of parameters that this rank stores.
+  // optimizer: the optimizer of this rank, which steps the parts of parameters that the rank stores.
   TrainingState(RankModel& model, const Optimizer& optimizer, const OptimizerSpec& spec)
       : model_(model), optimizer_(optimizer), slots_(state_slots(spec)) {}
 
-  // These functions implement the functions of Strategy with the same names; optimizer_state() implements state().
+  // Implementations of the functions of the class Strategy with the same names; optimizer_state() is the implementation
+  // of state().
   NamedTensors parameters();
   NamedTensors gradients();
   NamedTensors buffers();

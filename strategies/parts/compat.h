@@ -1,4 +1,4 @@
-// Functions that have different names in the supported LibTorch versions.
+// Wrappers for functions of LibTorch that have different names in the LibTorch versions that dpbench supports.
 #pragma once
 
 #include <torch/version.h>

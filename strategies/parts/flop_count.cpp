@@ -14,8 +14,8 @@ using Values = c10::ArrayRef<const c10::IValue>;
 
 std::atomic<int64_t> of_all_threads{0};
 thread_local int64_t of_this_thread = 0;
-// Number of callback calls that have begun and not ended: counted operations may nest, and several FlopCount objects
-// call back several times for one operation. Only the outermost call counts.
+// Nesting depth of this thread's counting callbacks. An operation may call another counted operation, and each
+// FlopCount object makes a callback of its own. Only the outermost callback counts, so nothing is counted twice.
 thread_local int inside = 0;
 
 // Returns the floating-point operations of the matrix product a[.., n, k] times b[.., k, m].
@@ -23,8 +23,8 @@ int64_t product(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel()
 
 int64_t positions(const at::Tensor& output) { return output.numel() / output.size(1); }
 
-// Returns the floating-point operations of a convolution's backward pass. For each requested gradient, each weight
-// takes part in one multiplication and one addition per output position.
+// Returns the floating-point operations of a convolution's backward pass. It computes up to two gradients (input and
+// weight), and each takes one multiplication and one addition per weight and output position.
 int64_t convolution_backward(Values in) {
   const auto mask = in[10].toBoolList();
   const int gradients = static_cast<int>(mask.get(0)) + static_cast<int>(mask.get(1));
@@ -40,9 +40,9 @@ int64_t attention(const at::Tensor& query, const at::Tensor& key, const at::Tens
 
 int64_t attention_forward(Values in) { return attention(in[0].toTensor(), in[1].toTensor(), in[2].toTensor()); }
 
-// The forward pass has two products: queries times keys gives the scores, and scores times values gives the output. The
-// backward kernels compute the scores again, then the gradients of values, scores, queries and keys: each product of
-// the forward pass twice, and the first a third time.
+// Attention's forward pass has two matrix products: queries times keys gives the scores, and scores times values the
+// output. The backward kernels compute the first product again, and each product then needs two more for its gradients.
+// In total: the first product three times, the second twice.
 int64_t attention_backward(Values in) {
   const at::Tensor &query = in[1].toTensor(), &key = in[2].toTensor();
   return 2 * attention(query, key, in[3].toTensor()) + 2 * query.numel() * key.size(-2);
@@ -50,9 +50,9 @@ int64_t attention_backward(Values in) {
 
 struct Operation {
   std::string_view name;
-  int64_t (*flop)(Values in);  // returns the number of floating-point operations, given the inputs
-  // True if flop() returns the operations of a single output position: the number of positions is known only when the
-  // operation ends.
+  int64_t (*flop)(Values in);  // returns the operation's number of floating-point operations, from its inputs
+  // True if flop() returns the floating-point operations of a single output position. The total is known only when the
+  // operation has ended, because it depends on the size of the output.
   bool per_position = false;
 };
 constexpr Operation operations[] = {

@@ -1,4 +1,4 @@
-// A piece of the autograd graph that is run by a backward pass of its own.
+// A piece of a model's autograd graph, with its own backward pass. The whole graph is cut into such pieces.
 #pragma once
 
 #include <vector>

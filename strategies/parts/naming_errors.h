@@ -11,8 +11,8 @@
 
 namespace dpbench {
 
-// Returns call(). An error that it throws gets a message that begins with what(); out-of-memory errors remain
-// recognisable by their type. UsageErrors pass unchanged.
+// Returns call(). If call() throws, throws an error with the same message after the prefix what(). An out-of-memory
+// error keeps a type that callers can recognise, and a UsageError is not changed.
 template <class What, class Call>
 auto naming_errors(const What& what, const Call& call) -> decltype(call()) {
   const auto named = [&](const char* message) { return what() + ": " + message; };

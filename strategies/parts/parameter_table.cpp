@@ -8,11 +8,11 @@
 namespace dpbench {
 namespace {
 
-// items: the model's tensors by name. list_of: returns the tensors of a layer.
+// Builds the table. items: the model's parameters or buffers, by name. list_of: returns those of one layer.
 template <class Items, class ListOf>
 std::vector<TableRow> table_of(const Items& items, const Model& model, const ListOf& list_of) {
   std::vector<TableRow> table;
-  std::unordered_map<const void*, size_t> rows;  // index of the table row of each tensor
+  std::unordered_map<const void*, size_t> rows;  // the table's row of each tensor, by the tensor's address
   for (const auto& item : items)
     if (rows.emplace(item.value().unsafeGetTensorImpl(), table.size()).second)
       table.push_back({.name = item.key(), .tensor = item.value()});

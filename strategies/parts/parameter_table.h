@@ -1,4 +1,5 @@
-// Tables of a model's parameters and buffers, from which strategies assign tensors to pipeline stages and units.
+// Tables that list, for each of a model's parameters and buffers, the blocks that use it. From them strategies assign
+// tensors to pipeline stages and to units of sharded parameters.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +18,12 @@ struct TableRow {
   std::vector<size_t> blocks =
       {};  // the model's blocks that use the tensor, in ascending order; a tied tensor has several
 
-  // True if a block of first .. last - 1 uses the tensor.
+  // True if at least one of the blocks first .. last - 1 uses the tensor.
   bool used_in(size_t first, size_t last) const;
 };
 
-// These functions return each tensor once, in the order of the model's names. They throw if a tensor of a block is not
-// registered in its model.
+// Return a model's parameters, or its buffers, each once and in the model's order. Throw if a block uses a tensor that
+// is not registered in the model.
 std::vector<TableRow> parameter_table(const Model& model);
 std::vector<TableRow> buffer_table(const Model& model);
 

@@ -14,9 +14,9 @@
 namespace dpbench {
 namespace {
 
-// Returns how often a waiting thread spins before it sleeps. A step synchronises several times, and waking a sleeping
-// thread would cost more than a small step. With more replicas than cores it returns 0, because a spinning thread would
-// block the replica it waits for.
+// Returns how often a waiting thread checks its condition before it sleeps. A step has several waits, and each wake-up
+// of a sleeping thread would cost more than a small step. Returns 0 if there are more replicas than cores: a spinning
+// thread could then take the core of the replica that it waits for.
 int spins_of(int replicas) { return replicas <= usable_cores() ? 4000 : 0; }
 
 void wait_while(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
@@ -30,7 +30,7 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
 }  // namespace
 
 ReplicaThreads::ReplicaThreads(int replicas) : spins_(spins_of(replicas)), errors_(static_cast<size_t>(replicas)) {
-  // The caller's number of intra-op threads is passed on, because a new thread would use all cores by default.
+  // Sets the number of intra-op threads of each new thread to the caller's, because the default is one per core.
   const int intra_op = at::get_num_threads();
   for (int replica = 1; replica < replicas; ++replica)
     threads_.emplace_back([this, replica, intra_op] {
@@ -83,7 +83,7 @@ void ReplicaThreads::rethrow() const {
   for (size_t replica = 0; replica < errors_.size(); ++replica) {
     if (!errors_[replica]) continue;
     const std::string who = "replica " + std::to_string(replica);
-    try {  // the exception's type is kept, because callers handle out-of-memory errors separately
+    try {  // rethrows an error with its own type, because callers handle out-of-memory errors differently
       std::rethrow_exception(errors_[replica]);
     } catch (const std::bad_alloc&) {
       throw OutOfHostMemory(who);

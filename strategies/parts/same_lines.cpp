@@ -13,7 +13,7 @@ at::Tensor words_on(at::Device device, int64_t count) {
   return at::zeros({count}, at::TensorOptions().dtype(at::kLong).device(device));
 }
 
-// Returns rank 0's text on every rank. It is sent as int64 tensors, which every backend supports.
+// Returns rank 0's text on every rank. The text is broadcast as int64 tensors, because every backend supports them.
 std::string of_rank0(c10d::ProcessGroup& group, const std::string& mine, at::Device device) {
   constexpr size_t word = sizeof(int64_t);
   std::vector<at::Tensor> box = {words_on(device, 1).fill_(static_cast<int64_t>(mine.size()))};

@@ -10,7 +10,7 @@
 
 namespace dpbench {
 
-// The first line in which two lists differ; "nothing more" for the list that has ended.
+// The first line in which this rank's list differs from rank 0's. A list that has no more lines gives "nothing more".
 struct DifferentLine {
   std::string mine, of_rank0;
 };

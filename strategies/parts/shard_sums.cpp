@@ -12,8 +12,8 @@ void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Devi
   std::vector<at::Tensor> sum = {squares};
   for (c10d::ProcessGroup* group : groups)
     if (group && group->getSize() > 1) group->allreduce(sum)->wait();
-  // sum() turns the one-element vector into a scalar tensor, which can also multiply gradients without dimensions in
-  // place.
+  // Multiplying a gradient without dimensions in place needs a factor without dimensions, so sum() removes the
+  // dimension of the one-element vector.
   const at::Tensor factor = (limit / (sum[0].sum().sqrt() + 1e-6)).clamp_max(1.0);
   for (const auto* list : {&gradients, &copies})
     for (const at::Tensor& gradient : *list) gradient.mul_(factor.to(gradient.scalar_type()));

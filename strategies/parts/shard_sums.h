@@ -1,6 +1,5 @@
-// Reductions over ranks. A gradient whose parts lie on several ranks is clipped by its whole norm, gradients are
-// summed, and of the step counts of a sharded parameter the largest is taken. A null process group stands for a single
-// rank.
+// Reductions over the ranks that store parts of the same parameters: the norm of whole gradients and their clipping,
+// sums of gradients, and the maximum of the optimizer's step counts. A null process group stands for a single rank.
 #pragma once
 
 #include <vector>
@@ -13,17 +12,17 @@
 
 namespace dpbench {
 
-// Scales this rank's parts of the gradients so that the norm of the whole gradient, in which each element counts once,
-// is at most `limit`. groups: process groups over which the squared norm is summed. copies: gradients that are scaled
-// but not counted, because another rank counts them. Collective.
+// Clips gradients of which this rank has only parts: scales the parts so that the norm of the whole gradient is at most
+// `limit`. groups: process groups over which the squared norm is summed. copies: gradients that are scaled too, but not
+// counted in the norm, because another rank counts them. Collective.
 void clip_parts(const std::vector<at::Tensor>& gradients, double limit, at::Device device,
                 const std::vector<c10d::ProcessGroup*>& groups, const std::vector<at::Tensor>& copies = {});
 
 // All-reduces the gradients over the ranks of an axis and divides the sums by `divisor`.
 void sum_over(const Axis& axis, const std::vector<at::Tensor>& gradients, double divisor = 1);
 
-// Returns the optimizer's step count of each of these parameters: the maximum over the ranks of `group`, because some
-// ranks have no part of a parameter. state: this rank's optimizer state by name. Collective.
+// Returns the optimizer's step count of each of these parameters. A rank that stores no part of a parameter has no
+// count, so the maximum over the ranks of `group` is taken. state: this rank's optimizer state by name. Collective.
 std::vector<at::Tensor> largest_step_counts(const std::vector<Parameter>& parameters, const NamedTensors& state,
                                             at::Device device, c10d::ProcessGroup* group);
 

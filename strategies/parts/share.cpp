@@ -9,7 +9,8 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t undefined = -1;  // number of dimensions in the header of an undefined tensor
+// In the header that is sent before a tensor, this number of dimensions means that the tensor is undefined.
+constexpr int64_t undefined = -1;
 
 }  // namespace
 

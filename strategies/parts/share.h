@@ -7,11 +7,13 @@
 
 namespace dpbench {
 
-// A tensor's header: its dtype and sizes as int64 words, which ranks can send before the tensor itself.
+// The header of a tensor: its dtype and sizes as int64 words. It is sent before the tensor to ranks that do not know
+// them.
 inline constexpr int64_t header_dimensions = 8, header_words = header_dimensions + 2;
 at::Tensor header_of(const at::Tensor& tensor);
 
-// Returns the tensor of the axis's rank `root`, on every rank. An undefined tensor stays undefined. Collective.
+// Broadcasts the tensor of the rank `root` of the axis, and returns it on every rank. If the tensor is undefined, the
+// result is undefined too. Collective.
 at::Tensor share(const at::Tensor& tensor, int root, const Axis& axis, at::Device device);
 
 }  // namespace dpbench

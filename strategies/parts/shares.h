@@ -28,7 +28,8 @@ void for_each_in_share(const std::vector<int64_t>& sizes, int part, int parts, c
   }
 }
 
-// True if two tensors of the same shape have the same memory layout. Strides of dimensions of size 1 do not matter.
+// Returns true if two tensors of the same shape have the same memory layout: equal strides, except in dimensions of
+// size 1.
 inline bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   for (int64_t d = 0; d < a.dim(); ++d)
     if (a.size(d) != 1 && a.stride(d) != b.stride(d)) return false;

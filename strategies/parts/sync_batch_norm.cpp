@@ -33,7 +33,7 @@ void synchronise_batch_norm(Model& model, const c10::intrusive_ptr<c10d::Process
         option +
         ": the model has no BatchNorm of workloads/layers/batch_norm.h. Leave the option off, or use a --workload that "
         "has one.");
-  if (group->getSize() == 1) return;  // in a world of 1 nothing changes: plain BatchNorm is equivalent
+  if (group->getSize() == 1) return;  // with one rank, plain BatchNorm has the same statistics
   for (const auto& norm : norms)
     norm->set_reduce([group](at::Tensor& sums) {
       std::vector<at::Tensor> tensors = {sums};

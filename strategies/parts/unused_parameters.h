@@ -7,7 +7,7 @@
 
 namespace dpbench {
 
-// advice: says what to do and completes the message, such as ". Use --param ddp.find_unused=on.".
+// advice: the last part of the error message, which says what to do, for example ". Use --param ddp.find_unused=on.".
 [[noreturn]] inline void refuse_unused(const std::string& strategy, const std::vector<std::string>& unused,
                                        const std::string& advice) {
   std::string names;

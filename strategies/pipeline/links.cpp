@@ -1,8 +1,10 @@
 #include "strategies/pipeline/links.h"
 
 #include <limits>
+#include <stdexcept>
 
 #include <ATen/ATen.h>
+#include <c10/util/StringUtil.h>
 
 #include "strategies/parts/share.h"
 
@@ -31,7 +33,16 @@ at::Tensor Links::space(const std::vector<int64_t>& sizes, at::ScalarType dtype)
 }
 
 Transfer Links::send(const at::Tensor& tensor, int to, int tag, const Cargo& cargo) {
-  if (told_.insert(cargo).second) {
+  const Shape shape{tensor.scalar_type(), tensor.sizes().vec()};
+  const auto [told, is_new] = told_.try_emplace(cargo, shape);
+  if (told->second != shape)
+    throw std::runtime_error(c10::str("the output of stage ", cargo.stage, " is ", shape.dtype, " of the sizes ",
+                                      tensor.sizes(), ", and was ", told->second.dtype, " of the sizes ",
+                                      at::IntArrayRef(told->second.sizes), " for another input of the same sizes, ",
+                                      at::IntArrayRef(cargo.sizes),
+                                      ". The sizes of a stage's output may depend on the sizes of the input alone: cut "
+                                      "or pad samples in batch(), not in the model"));
+  if (is_new) {
     std::vector<at::Tensor> header = {header_of(tensor).to(device_)};
     axis_.group->send(header, to, tag)->wait();
   }
@@ -51,8 +62,8 @@ Transfer Links::receive(int from, int tag, const Cargo& cargo) {
 }
 
 Transfer Links::send_like(const at::Tensor& tensor, int to, int tag) const {
-  // To find early reuse of a sent buffer, tests fill it with NaN. Send a copy then, because autograd may have saved the
-  // stage's output for the backward pass.
+  // Tests fill a sent buffer with NaN, to find strategies that reuse it too early. They get a copy to fill, because
+  // autograd may have saved the tensor itself for the backward pass.
   const bool spoils = poison_ && tensor.is_floating_point();
   std::vector<at::Tensor> tensors = {spoils ? tensor.detach().clone(at::MemoryFormat::Contiguous)
                                             : tensor.detach().contiguous()};

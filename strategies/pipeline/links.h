@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -14,16 +13,18 @@
 
 namespace dpbench::pipeline {
 
-// A transfer in flight. wait() waits until it has ended and returns the tensor.
+// A send or receive in flight. wait() waits for its end and returns the tensor.
 struct Transfer {
   at::Tensor tensor;
   c10::intrusive_ptr<c10d::Work> work;
-  bool spoils = false;  // true: wait() fills the sent copy with NaN, as a sender may reuse its buffer then; for tests
+  // For tests: true if wait() fills the sent copy with NaN, as a sender that reuses its buffer would.
+  bool spoils = false;
 
   at::Tensor wait();
 };
 
-// Identifies activations that cross a stage boundary. Activations with an equal Cargo have the same shape.
+// Identifies activations that cross a boundary between pipeline stages. Two activations with an equal Cargo must have
+// the same shape, so the shape is sent only once.
 struct Cargo {
   int stage = 0;  // the stage that sends the activations
   bool training = true;
@@ -34,33 +35,38 @@ struct Cargo {
 
 class Links {
  public:
-  // poison: received tensors hold NaN until they arrive, and copies that are sent hold NaN afterwards, for tests.
+  // poison: for tests, fill a tensor that is to be received with NaN until it arrives, and the copy that is sent with
+  // NaN after the transfer.
   Links(Axis axis, at::Device device, bool poison) : axis_(std::move(axis)), device_(device), poison_(poison) {}
 
-  // tag: distinguishes the messages in flight between two ranks.
+  // tag: a number that distinguishes the messages in flight between two ranks. cargo: identifies the shape of the
+  // tensor. send() throws if an earlier tensor with an equal cargo had another shape.
   Transfer send(const at::Tensor& tensor, int to, int tag, const Cargo& cargo);
   Transfer receive(int from, int tag, const Cargo& cargo);
-  // Transfer a tensor without its shape, which the receiver knows: a gradient, for example, has the shape and dtype of
-  // the activation.
+  // Transfer a tensor without its shape, because the receiver knows it. A gradient, for example, has the shape and
+  // dtype of its activation.
   Transfer send_like(const at::Tensor& tensor, int to, int tag) const;
   Transfer receive_like(const at::Tensor& activation, int from, int tag) const;
   Transfer receive_sized(const std::vector<int64_t>& sizes, at::ScalarType dtype, int from, int tag) const;
 
-  // Returns the tensor of the rank `root`, on every rank. An undefined tensor stays undefined.
+  // Broadcasts the tensor of the rank `root`, and returns it on every rank. If the tensor is undefined, the result is
+  // undefined too.
   at::Tensor share(const at::Tensor& tensor, int root) const;
 
  private:
   struct Shape {
     at::ScalarType dtype = at::kFloat;
     std::vector<int64_t> sizes;
+
+    friend bool operator==(const Shape&, const Shape&) = default;
   };
   at::Tensor space(const std::vector<int64_t>& sizes, at::ScalarType dtype) const;
 
   Axis axis_;
   at::Device device_;
   bool poison_;
-  std::map<Cargo, Shape> known_;  // shapes of activations that this rank has received
-  std::set<Cargo> told_;          // activations for which this rank has already sent the shape
+  std::map<Cargo, Shape> known_;  // the shapes of activations that this rank has received so far
+  std::map<Cargo, Shape> told_;   // the shapes of activations that this rank has sent so far
 };
 
 }  // namespace dpbench::pipeline

@@ -14,8 +14,9 @@ namespace {
 
 constexpr char no_file[] = "none", balanced_blocks[] = "balanced";
 
-// Reads and verifies the user's schedule; nullopt if the user gives none. Actions other than computations, sends and
-// receives are removed: the strategy sums gradients after the schedule, and keeps or frees parameters by `reshard`.
+// Reads and verifies the schedule of the user's file; nullopt if there is no file. Keeps only computations, sends and
+// receives. Other actions are not needed: the strategy sums gradients after the schedule by itself, and the parameter
+// reshard decides when parameters are freed.
 std::optional<Schedule> given_schedule(const Params& params) {
   const std::string& path = params.text("file");
   if (path == no_file) return std::nullopt;
@@ -92,7 +93,8 @@ void Schedules::require_same_on_all_ranks(const Axis& axis, at::Device device) c
   if (axis.size == 1) return;
   std::vector<std::string> lines = {"microbatches=" + std::to_string(options_.microbatches),
                                     "blocks=" + (options_.blocks.empty() ? balanced_blocks : options_.blocks)};
-  // With twice as many micro-batches as ranks, all built-in schedules differ.
+  // The schedules are compared for one number of micro-batches. With twice as many micro-batches as ranks, any two
+  // built-in schedules differ.
   const Schedule schedule = computations_of(options_.given ? options_.given->microbatches : 2 * ranks_);
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
     for (size_t i = 0; i < schedule.ranks[rank].size(); ++i)

@@ -16,11 +16,12 @@ namespace dpbench::pipeline {
 struct Options {
   std::string owner = "pp";  // the strategy's name, for messages
   const Family* family = find_family("1f1b");
-  std::optional<Schedule> given = {};  // the user's verified schedule; replaces the built-in `family`
-  int stages = 1;                      // number of stages of each rank
-  int64_t microbatches = 1;            // number of parts into which each micro-batch of a step is cut
-  std::string blocks = {};             // number of blocks in each stage, such as "2+3+1"; empty: balanced by FLOP
-  bool poison = false;                 // true: received tensors hold NaN until they arrive, for tests
+  // The schedule in the user's file, verified; if set, the schedule that `family` generates is not used.
+  std::optional<Schedule> given = {};
+  int stages = 1;            // number of stages of each rank
+  int64_t microbatches = 1;  // number of parts into which each micro-batch of a step is cut
+  std::string blocks = {};   // number of blocks in each stage, such as "2+3+1"; empty: balanced by FLOP
+  bool poison = false;       // true: received tensors hold NaN until they arrive, for tests
 };
 
 std::vector<ParamInfo> parameters();
@@ -39,8 +40,8 @@ class Schedules {
   // is for another number of micro-batches.
   const Schedule& of(int microbatches);
 
-  // Throws std::runtime_error on a rank of the axis whose schedule, or cut of the model or of micro-batches, is not
-  // that of rank 0. The message names the first difference. Collective.
+  // Throws std::runtime_error if this rank's schedule, cut of the model or cut of micro-batches differs from that of
+  // rank 0 of the axis. The message names the first difference. Collective.
   void require_same_on_all_ranks(const Axis& axis, at::Device device) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace dpbench::pipeline {
 
-// Shape and dtype of a tensor, for the ranks that do not have it.
+// Shape and dtype of a whole tensor, which ranks without the tensor need to receive it.
 struct Whole {
   std::vector<int64_t> sizes;
   at::ScalarType dtype = at::kFloat;

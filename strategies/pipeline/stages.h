@@ -13,18 +13,18 @@
 namespace dpbench::pipeline {
 
 struct Stage {
-  size_t first = 0, last = 0;  // the model's blocks first .. last - 1; if none, the stage passes its input on
-  int rank = 0;                // rank on the mesh axis pp
+  // The stage has the model's blocks first .. last - 1; a stage without blocks passes its input on.
+  size_t first = 0, last = 0;
+  int rank = 0;  // the stage's rank on the mesh axis pp
 };
 
 // Returns the floating-point operations of one sample's forward pass through each block.
 std::vector<double> flop_of(const std::vector<BlockRun>& runs);
 
-// Cuts a model's blocks into as many stages as `rank_of` has entries. blocks_per_stage: sizes such as "2+3+1"; if
-// empty, the stage of the highest cost costs as little as possible. costs: cost of each block; if none is above 0, or
-// there are no more blocks than stages, sizes differ by at most 1, with the longer stages first. The first stage runs a
-// model without blocks as a whole. Throws UsageError if blocks_per_stage does not fit. owner: the strategy's name for
-// the message.
+// Cuts a model's blocks into as many stages as `rank_of` has entries. blocks_per_stage: sizes such as "2+3+1"; throws
+// UsageError, with the strategy's name `owner`, if they do not fit. If empty, the cut minimises the cost of the most
+// expensive stage. costs: the cost of each block. If no cost is above 0, or there are no more blocks than stages, the
+// sizes differ by at most 1 and the longer stages come first. A model without blocks runs whole in the first stage.
 std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_of, const std::string& blocks_per_stage,
                               const std::string& owner = "pp", const std::vector<double>& costs = {});
 

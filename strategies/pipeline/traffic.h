@@ -1,15 +1,22 @@
 // The traffic formula of pipeline parallelism.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <vector>
 
 #include "strategies/api/traffic.h"
+#include "strategies/parts/rank_share.h"
+#include "strategies/pipeline/options.h"
+#include "strategies/pipeline/stages.h"
 
 namespace dpbench::pipeline {
 
-// Returns the messages and collectives of a rank in a pipelined step. Returns nullopt for a model without blocks, and
-// under autocast, because a layer then chooses the dtype of an activation.
-std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query);
+// Returns the numbers of samples of the parts into which a pipeline cuts micro-batches.
+std::vector<int64_t> samples_of_parts(const std::vector<int64_t>& micro, int64_t microbatches);
+
+// Returns the traffic of a step over the mesh axis pp, without the norm of clipped gradients. here: this rank's
+// position on the axis.
+std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const std::vector<Stage>& stages,
+                             int here, const RankShare& share);
 
 }  // namespace dpbench::pipeline

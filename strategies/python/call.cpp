@@ -11,7 +11,7 @@ namespace {
 Function function_of_python = nullptr;
 thread_local std::vector<Frame*> frames;
 
-// While an object of this class exists, the data of its call to Python is on this thread's stack of calls.
+// Puts a call's data on this thread's stack of calls to Python, and removes it at the end of the scope.
 class Pushed {
  public:
   explicit Pushed(Frame& frame) { frames.push_back(&frame); }

@@ -1,6 +1,6 @@
-// Calls from C++ into Python, through one C function that Python registers. A call passes the name of a request; its
-// tensors, numbers and texts are in a frame, which Python reads and answers with operators (torch.ops.dpbench,
-// operators.cpp). So this code needs no Python headers, and tensors keep their autograd graphs.
+// Calls from C++ into Python, through one C function that Python registers. The call passes only the name of a request.
+// Its tensors, numbers and texts are in a C++ object, the frame, which Python reads and answers with torch operators
+// (torch.ops.dpbench, operators.cpp). So this code needs no Python headers, and tensors keep their autograd graphs.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace dpbench::python {
 
-// A frame: the data that a call passes to Python, and Python's answer. Calls may be nested (a strategy in Python runs a
-// model in Python), so frames form a stack for each thread.
+// A frame: the data that a call passes to Python, and Python's answer. Calls may be nested, for example when a strategy
+// in Python runs a model in Python, so each thread has a stack of frames.
 struct Frame {
   std::vector<at::Tensor> tensors = {};
   std::vector<int64_t> numbers = {};
@@ -33,13 +33,15 @@ Frame* innermost_if_any();
 // operator of dpbench outside any call.
 Frame& innermost();
 
-// Outcome of a call to Python. For all values except `answered`, Python has also set an error message.
+// The outcome of a call to Python, as Python returns it. Unless it is `answered`, the call has failed and Python has
+// set an error message.
 enum Outcome : int { answered = 0, failed = 1, wrong_usage = 2, out_of_memory = 3, unsuitable_model = 4 };
 using Function = int (*)(const char* request, int64_t object, int64_t number);
 void set_function(Function function);
 
-// Calls Python and returns the call's data with Python's answer. object: the number of the strategy, model or workload.
-// Throws the error that Python raised, as UsageError, UnsuitableModel, OutOfHostMemory or std::runtime_error.
+// Calls Python, and returns the frame with the call's data and Python's answer. object: the number under which Python
+// knows the strategy, model or workload. If Python raises an error, throws it as UsageError, UnsuitableModel,
+// OutOfHostMemory or std::runtime_error.
 Frame call(const char* request, int64_t object, int64_t number = 0, Frame frame = {});
 // Returns the tensor with which Python answered. Throws if the answer has not exactly one tensor.
 at::Tensor only_tensor(const Frame& frame);

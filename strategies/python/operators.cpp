@@ -1,5 +1,5 @@
-// The functions of dpbench that Python can call: torch operators, as torch.ops.dpbench.NAME, and two C functions.
-// Operators do not copy tensors, which keep their autograd graphs.
+// The functions of dpbench that Python can call: torch operators, under the names torch.ops.dpbench.NAME, and two C
+// functions. The operators pass tensors without a copy and with their autograd graphs.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,7 +39,8 @@ int64_t make_model(int64_t strategy) {
 }
 
 void drop_model(int64_t id) {
-  std::shared_ptr<Model> dropped;  // the model is destroyed after the lock is released: its destructor may call Python
+  // Declared before the lock, so the model is destroyed after the unlock: its destructor may call Python.
+  std::shared_ptr<Model> dropped;
   const std::lock_guard lock(models_mutex);
   const auto found = models.find(id);
   if (found == models.end()) return;
@@ -74,7 +75,7 @@ int64_t number_in_python(int64_t id) {
   return own ? own->id() : 0;
 }
 
-// Returns sizes that a model's parameters do not show: tokens of a sample, heads, heads of keys and values, layers.
+// Returns sizes that cannot be read from a model's parameters: tokens per sample, heads, key and value heads, layers.
 std::vector<int64_t> sequence_plan_of(int64_t id) {
   const SequencePlan plan = model_of(id)->sequence_plan();
   return {plan.tokens, plan.heads, plan.kv_heads, plan.layers};
@@ -92,7 +93,8 @@ at::Tensor loss_of_workload(int64_t strategy, const at::Tensor& output, const at
   return strategy_of(strategy).setup().workload.loss(output, target);
 }
 
-// Returns the integers, real numbers and texts of a strategy's setup, in the order in which Setup.__init__ reads them.
+// Returns the whole numbers, real numbers and texts of a strategy's Setup, in the order in which the Python class Setup
+// reads them.
 std::tuple<std::vector<int64_t>, std::vector<double>, Texts> setup_of(int64_t strategy) {
   const PythonStrategy& asked = strategy_of(strategy);
   const Setup& setup = asked.setup();
@@ -108,7 +110,8 @@ std::tuple<std::vector<int64_t>, std::vector<double>, Texts> setup_of(int64_t st
                                   setup.clip_norm.has_value(),
                                   setup.workload.sum_loss(),
                                   static_cast<int64_t>(setup.mesh.axes().size()),
-                                  own ? own->workload() : 0};
+                                  own ? own->workload() : 0,
+                                  is_scheduled(spec)};
   const std::string kind = own ? "own" : spec.kind == OptimizerSpec::Kind::adam ? "adam" : "sgd";
   Texts texts = {asked.name(), kind, asked.group_name(""), setup.devices.at(0).str()};
   for (const Axis& axis : setup.mesh.axes()) {
@@ -133,8 +136,8 @@ at::Tensor dropout(const at::Tensor& x, const at::Tensor& ids, int64_t step, int
   return keyed.forward(x.flatten(1), {static_cast<uint64_t>(seed), step, ids}).view_as(x);
 }
 
-// Stores Python's answer to the innermost call from dpbench. names may be shorter than tensors: the remaining tensors
-// have no name. A missing tensor becomes an undefined tensor.
+// Stores Python's answer to the innermost call from dpbench. Tensors beyond the end of `names` have no name. None in
+// place of a tensor becomes an undefined tensor.
 void answer(const Texts& names, const c10::List<std::optional<at::Tensor>>& tensors) {
   Frame& frame = innermost();
   for (size_t i = 0; i < tensors.size(); ++i)
@@ -144,14 +147,14 @@ void answer(const Texts& names, const c10::List<std::optional<at::Tensor>>& tens
 void enter_phase(int64_t phase) {
   if (phase < 0 || phase >= static_cast<int64_t>(phase_names.size()))
     throw std::runtime_error("there is no such phase");
-  // A thread that the Python strategy started has no call from dpbench. Its time belongs to no phase.
+  // A thread that the Python strategy started handles no call from dpbench, so its time belongs to no phase.
   const Frame* frame = innermost_if_any();
   if (frame && frame->phases) frame->phases->enter(static_cast<Phase>(phase));
 }
 
 Texts names_of_phases() { return {phase_names.begin(), phase_names.end()}; }
 
-// Operators that take or return tensors are composite: autograd records the operations inside them.
+// Registers an operator that takes or returns tensors as composite, so autograd sees the operations inside it.
 template <class Operator>
 auto composite(Operator function) {
   return torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, function);
@@ -193,6 +196,6 @@ extern "C" {
 [[gnu::visibility("default")]] void dpbench_set_function(dpbench::python::Function function) {
   dpbench::python::set_function(function);
 }
-// Sets the error message of the innermost call from dpbench to Python.
+// Python calls this function to set the error message of the innermost call from dpbench.
 [[gnu::visibility("default")]] void dpbench_set_error(const char* text) { dpbench::python::innermost().error = text; }
 }

@@ -58,8 +58,8 @@ PythonStrategy::PythonStrategy(const Setup& setup, const StrategyInfo& info)
 
 PythonStrategy::~PythonStrategy() { leave(); }
 
-// All strategies of this process use the same group names, because DTensor caches meshes by their ranks and finds their
-// groups by name. Only one strategy exists at a time.
+// DTensor caches meshes by their ranks and finds the mesh's groups by name. So all strategies that this process makes,
+// one after the other, use the same group names.
 std::string PythonStrategy::group_name(const std::string& axis) const {
   const auto& world = setup_.mesh.group();
   if (axis.empty()) return world ? "dpbench" : "";
@@ -72,7 +72,7 @@ void PythonStrategy::leave() noexcept {
   try {
     call("drop", id_);
   } catch (const std::exception&) {
-    // Python has printed the exception to the rank's log.
+    // Ignored here, because Python has printed the exception to the rank's log.
   }
   for (const std::string& group : registered_groups_) c10d::unregister_process_group(group);
   const std::lock_guard lock(strategies_mutex);
@@ -85,7 +85,7 @@ StepResult PythonStrategy::step(int64_t step, std::span<const Batch> micro, Phas
   const Frame done = call("step", id_, step, std::move(frame));
   check(done.answer.size() == 2, "a step must return its output and its loss");
   StepResult result{done.answer[0].second, done.answer[1].second};
-  if (!result.output.defined())  // the Python strategy has a function that gathers the output of the step
+  if (!result.output.defined())  // no output: the Python strategy gathers the step's output in a separate function
     result.gather_output = [this] { return only_tensor(call("gather_output", id_)); };
   return result;
 }

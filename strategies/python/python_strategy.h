@@ -27,9 +27,10 @@ class PythonStrategy : public Strategy {
 
   const Setup& setup() const { return setup_; }
   const std::string& name() const { return name_; }
-  // "name=value" for each parameter of the strategy
+  // The values of the strategy's parameters (Params), each as the text "name=value".
   const std::vector<std::string>& param_values() const { return param_values_; }
-  // Returns the name under which Python finds the group of an axis, or of all ranks (axis ""); empty if there is none.
+  // Returns the name under which Python finds the process group of a mesh axis; for axis "", the group of all ranks.
+  // Empty if there is no group.
   std::string group_name(const std::string& axis) const;
 
  private:

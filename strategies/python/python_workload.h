@@ -23,13 +23,13 @@ class PythonModel : public Model {
   int64_t id() const { return id_; }
 
  private:
-  // names: the module's children that one block calls one after the other.
+  // Adds a block to the model that calls these child modules of the Python module, one after the other.
   void add_python_block(const std::vector<std::string>& names);
 
   int64_t id_ = 0;
 };
 
-// The optimizer that a workload in Python brings along, an instance of torch.optim.Optimizer.
+// The optimizer of a workload in Python: an instance of torch.optim.Optimizer that the workload defines.
 class PythonOptimizer : public OwnOptimizer {
  public:
   explicit PythonOptimizer(int64_t workload) : workload_(workload) {}

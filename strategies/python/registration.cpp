@@ -115,7 +115,8 @@ void set_field(StrategyInfo& info, const std::string& field, const std::string& 
   set_field(setters, "there is no promise", info, field, text);
 }
 
-// Asks Python for the fields of the strategy's registration that depend on parameter values, and sets them.
+// Some fields of StrategyInfo depend on the values of the strategy's parameters. Asks Python for these fields and sets
+// them.
 void promise(int64_t id, const std::string& owner, StrategyInfo& info, const Params& params) {
   Frame frame;
   for (const ParamInfo& param : info.params) frame.texts.push_back(param.name + "=" + params.text(param.name));

@@ -12,10 +12,11 @@ namespace dpbench::python {
 
 using Fields = c10::Dict<std::string, std::string>;
 
-// id: the number by which Python knows the class. fields: the fields of StrategyInfo, as text; switches are "on" or
-// "off", and commas separate the items of a list. Settings are "settings.revealing" = "bucket_mb=1,hook=none" and
-// so on. promises: true if Python is asked to adjust the fields to parameter values (StrategyInfo::promise). params:
-// four texts per parameter: name, default, summary and allowed values. Throws UsageError for an unknown field or value.
+// id: the number by which Python knows the strategy's class. fields: the fields of StrategyInfo, as text: switches are
+// "on" or "off", items of a list are separated by commas, and Settings are written as "settings.revealing" =
+// "bucket_mb=1,hook=none". promises: true if Python must be asked which fields depend on parameter values
+// (StrategyInfo::promise). params: four texts per parameter: name, default, summary and allowed values. Throws
+// UsageError for an unknown field or value.
 void register_strategy(int64_t id, const Fields& fields, bool promises, const std::vector<std::string>& params);
 
 // Registers a workload written in Python. fields: name, summary, scaling, batch, samples, test_samples and the fields

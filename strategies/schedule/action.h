@@ -32,8 +32,9 @@ inline constexpr int no_microbatch = -1;
 struct Action {
   Kind kind = Kind::forward;
   int stage = 0;
-  int microbatch = no_microbatch;  // index of the micro-batch; not set for reductions, unshard and reshard
-  // True for a forward pass that runs together with the backward pass after it, as one unit.
+  // Index of the micro-batch; not set for actions of a whole stage: reductions, unshard and reshard.
+  int microbatch = no_microbatch;
+  // True for a forward pass that runs together with the next action, a backward pass.
   bool overlaps_next = false;
 
   friend auto operator<=>(const Action&, const Action&) = default;
@@ -44,7 +45,7 @@ bool is_send(Kind kind);
 bool is_receive(Kind kind);
 // True for actions that belong to one micro-batch: computations and transfers.
 bool has_microbatch(Kind kind);
-// True for full_backward and weight_gradient: both complete the weight gradient of one micro-batch.
+// Returns true for full_backward and weight_gradient, the actions that complete the weight gradient of a micro-batch.
 bool ends_weight_gradient(Kind kind);
 
 std::string text_of(const Action& action);

@@ -8,13 +8,14 @@
 namespace dpbench::pipeline {
 namespace {
 
-// Fills the stages in order, each up to the cost `limit`, but leaves at least one block for each later stage. Returns
-// the blocks per stage, or an empty list if the limit is too small.
+// Gives each stage, in order, as many blocks as cost at most `limit` together, but leaves at least one block for each
+// later stage. Returns the number of blocks per stage; an empty list if the limit is too small.
 std::vector<int64_t> filled(const std::vector<double>& costs, int64_t stages, double limit) {
   std::vector<int64_t> sizes;
   size_t next = 0;
   for (int64_t stage = 0; stage < stages; ++stage) {
-    const size_t spare = costs.size() - static_cast<size_t>(stages - stage - 1);  // leave one block per later stage
+    // One block per later stage must remain.
+    const size_t spare = costs.size() - static_cast<size_t>(stages - stage - 1);
     double sum = 0;
     const size_t first = next;
     while (next < spare && (next == first || sum + costs[next] <= limit)) sum += costs[next++];

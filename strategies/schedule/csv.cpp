@@ -56,8 +56,8 @@ std::vector<Action> read_line(const std::string& line, const std::string& where)
   return list;
 }
 
-// Returns for each stage the rank that has most of its actions. A stage without actions gets the rank stage % ranks, as
-// in interleaved schedules.
+// A CSV schedule does not say on which rank a stage lies. Returns for each stage the rank that has most of its actions;
+// for a stage without actions, the rank stage % ranks, as in interleaved schedules.
 std::vector<int> placement_of(const std::vector<std::vector<Action>>& ranks, int stages) {
   std::vector<std::map<int, int>> votes(stages);
   for (size_t rank = 0; rank < ranks.size(); ++rank)
@@ -91,8 +91,8 @@ Schedule read_csv(const std::string& text, const std::string& name) {
       stages = std::max(stages, static_cast<size_t>(action.stage) + 1);
       microbatches = std::max(microbatches, static_cast<size_t>(action.microbatch + 1));
     }
-  // A whole schedule has at least two actions for each stage and micro-batch. Larger numbers would also exhaust
-  // the memory.
+  // A complete schedule has at least two actions for each stage and micro-batch, so larger numbers are a mistake. They
+  // would also make the program run out of memory.
   if (stages * microbatches > actions)
     throw UsageError(name + ": the file names " + std::to_string(stages) + " stages and " +
                      std::to_string(microbatches) + " micro-batches, too many for its " + std::to_string(actions) +

@@ -1,6 +1,6 @@
-// Rules about deadlocks: all ranks of a pipeline schedule reach the end of their lists of actions, with unlimited
-// buffers and without buffers. The order in which ranks advance does not change the result, because an action that can
-// run stays able to run when other ranks advance.
+// Two rules that a pipeline schedule has no deadlock: every rank reaches the end of its list of actions if sends have
+// unlimited buffers, and also if they have none. Ranks are advanced in any order; this cannot change the result,
+// because an action that can run can still run after other ranks have advanced.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -54,8 +54,8 @@ class Progress {
     return true;
   }
 
-  // Returns the rank that this rank waits for; nullopt if this rank can act now. Without buffers, a receive waits for
-  // its send, which advances both ranks.
+  // Returns the rank that `rank` waits for; nullopt if `rank` can run its next action now. Without buffers, a send and
+  // its receive run at the same time and advance both ranks; until then the receive waits for the send.
   std::optional<int> waits_for(int rank) const {
     const Action& action = *next(rank);
     if (action.kind == Kind::reduce_tied) return waits_for_tied(action);
@@ -89,8 +89,8 @@ class Progress {
     return ranks;
   }
 
-  // In a schedule with transfers, the rule transfer_order ensures that results of other ranks are received before the
-  // computation that needs them, so only results of this rank are checked.
+  // Checks only results that this rank computes itself. For results of other ranks, another rule (transfer_order)
+  // requires that they are received before the computation that needs them.
   std::optional<int> waits_for_input(const Action& action) const {
     const bool forward = action.kind == Kind::forward, backward = !forward && action.kind != Kind::weight_gradient;
     if (!is_compute(action.kind) || !(forward || backward)) return std::nullopt;
@@ -111,7 +111,7 @@ class Progress {
     return action;
   }
 
-  // Returns a fault that describes the chain of ranks that wait for each other.
+  // Returns a fault of the schedule with a text that lists which rank waits for which.
   Fault fault(Rule rule, int rank) const {
     std::string why;
     std::set<int> seen;

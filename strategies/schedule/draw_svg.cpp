@@ -28,7 +28,7 @@ std::string rgb(double hue, double lightness) {
   return text;
 }
 
-// Forward passes are the darkest and weight gradients the lightest shade of their micro-batch.
+// Colours of one micro-batch: its forward pass has the darkest shade, its weight gradient the lightest.
 double lightness_of(Kind kind) {
   switch (kind) {
     case Kind::forward:
@@ -61,7 +61,8 @@ double shortest(const Simulation& simulation) {
   return least;
 }
 
-// Returns a lane for each rank, from `top` downwards. name: the text before the rank's number.
+// Draws a lane for each rank and returns the SVG text. top: the y coordinate of the first lane. name: the label in
+// front of the rank's number.
 std::string lanes(const Simulation& simulation, int microbatches, double top, double scale, const std::string& name) {
   std::string svg;
   for (size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
@@ -69,7 +70,7 @@ std::string lanes(const Simulation& simulation, int microbatches, double top, do
     svg += text_at(8, y + lane_height / 2 + 4, "start", name + std::to_string(rank));
     const std::vector<Timed>& work = simulation.ranks[rank].computations;
     for (size_t i = 0; i < work.size(); ++i) {
-      // The computations of an overlapped pair start and end together, so their two boxes share the height of the lane.
+      // The two computations of an overlapped pair start and end together. Each gets half of the lane's height.
       const bool upper = i + 1 < work.size() && work[i].action.overlaps_next;
       const bool lower = i > 0 && work[i - 1].action.overlaps_next;
       const double height = upper || lower ? lane_height / 2 : lane_height;
@@ -85,7 +86,8 @@ std::string lanes(const Simulation& simulation, int microbatches, double top, do
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
                      const Simulation* ran) {
   const double longest = std::max(simulation.makespan, ran ? ran->makespan : 0);
-  // Measured times vary, so the shortest box could make the picture far too wide.
+  // For measured times the picture has a fixed width. They vary, so a scale that fits the shortest box could make it
+  // far too wide.
   const double scale = ran ? measured_width / longest : box_width / shortest(simulation);
   const double block = schedule.world() * (lane_height + lane_gap), second = top + block + lane_height / 2;
   const double width = left + longest * scale + 16;

@@ -12,12 +12,12 @@ namespace {
 constexpr int palette[] = {117, 215, 120, 218, 229, 147, 180, 159, 210, 190, 183, 152};
 
 struct Box {
-  size_t first = 0, end = 0;  // first and end column of the box in the terminal
+  size_t first = 0, end = 0;  // first column of the box in the terminal, and the column after its last
   std::string text;
   int microbatch = 0;
 };
 
-// Returns the shortest time that a computation takes: the unit of the picture.
+// Returns the duration of the shortest computation, which is the unit of time of the picture.
 double unit_of(const Simulation& simulation) {
   double unit = std::numeric_limits<double>::max();
   for (const RankTimes& rank : simulation.ranks)
@@ -30,10 +30,11 @@ size_t column_of(double time, double columns_per_time) {
   return static_cast<size_t>(std::llround(time * columns_per_time));
 }
 
-// Returns a box for each computation. An overlapped pair shares its columns: the first half shows the forward pass.
+// Returns a box for each computation of a rank. The two computations of an overlapped pair share their columns: the
+// forward pass gets the first half.
 std::vector<Box> boxes_of(const RankTimes& rank, double columns_per_time, bool stage_in_text) {
   std::vector<Box> boxes;
-  bool overlapped = false;  // true if the previous computation overlaps this one
+  bool overlapped = false;  // true if the computation before this one is the first of an overlapped pair
   for (const Timed& one : rank.computations) {
     Box box{.first = column_of(one.start, columns_per_time),
             .end = column_of(one.end, columns_per_time),
@@ -55,7 +56,8 @@ std::string lane(const std::vector<Box>& boxes, const TextStyle& style, size_t c
     if (box.first > at) text.append(box.first - at, ' ');
     const size_t size = std::min(box.end, columns) - std::max(box.first, at);
     std::string inside = box.text.substr(0, size);
-    // Without colours, dashes show how long a box is; the last column of a box separates it from the next box.
+    // Without colours, dashes fill a box to show its length. The last column of a box stays empty, to separate it from
+    // the next box.
     if (size > inside.size()) inside.append(size - inside.size() - 1, style.colour ? ' ' : '-').append(1, ' ');
     at = std::max(box.first, at) + size;
     if (style.colour)
@@ -67,10 +69,10 @@ std::string lane(const std::vector<Box>& boxes, const TextStyle& style, size_t c
   return text;
 }
 
-// Fills boxes with the letter of their action, e.g. FFF, in lower case for every second stage of the rank. all: fills
-// every box; if false, only boxes that are too narrow for their text.
+// Fills a box with repetitions of its action's letter, such as FFF, in lower case for every second stage of the rank.
+// all: true to fill every box; false to fill only boxes that are too narrow for their text.
 void shorten(std::vector<Box>& boxes, const RankTimes& rank, bool all) {
-  std::map<int, int> chunk_of;  // index of each stage among the stages of the rank
+  std::map<int, int> chunk_of;  // index of each stage in the list of this rank's stages
   for (const Timed& one : rank.computations) chunk_of[one.action.stage] = 0;
   int chunk = 0;
   for (auto& [stage, number] : chunk_of) number = chunk++;

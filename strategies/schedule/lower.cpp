@@ -1,6 +1,7 @@
 #include "strategies/schedule/lower.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -11,7 +12,7 @@ namespace {
 
 struct Event {
   double time;
-  bool starts;  // true for the start of a computation, which comes after transfers at the same time
+  bool starts;  // true for the start of a computation; at the same time, transfers come before it
   int rank;
   Action action;
 };
@@ -34,7 +35,7 @@ class Lowering {
     });
     Schedule lowered = schedule_;
     for (auto& list : lowered.ranks) list.clear();
-    for (const Event& event : events_) lowered.ranks[event.rank].push_back(event.action);
+    for (const Event& event : events_) append(lowered.ranks[event.rank], event.action);
     lowered.receive_slots = needed_receive_slots(lowered);
     return lowered;
   }
@@ -53,8 +54,20 @@ class Lowering {
     events_.push_back({one.end, false, schedule_.rank_of[receive.stage], receive});
   }
 
-  // Adds one reduction for each rank of a group of stages that share parameters, after the last weight gradient of all
-  // stages of the group.
+  // Appends an action. A receive goes before the last computation of the list, so that it is already posted when the
+  // tensor is sent during this computation. It never goes before another transfer: the order of a rank's transfers
+  // stays that of the simulation.
+  static void append(std::vector<Action>& list, const Action& action) {
+    auto at = list.end();
+    if (is_receive(action.kind) && !list.empty() && is_compute(list.back().kind)) {
+      --at;
+      if (at != list.begin() && std::prev(at)->overlaps_next) --at;
+    }
+    list.insert(at, action);
+  }
+
+  // For each group of stages that share parameters: adds a reduction of the shared gradients on each of their ranks,
+  // after the last weight gradient of the group.
   void add_tied_reductions() {
     for (const auto& group : schedule_.ties) {
       double ready = 0;
@@ -86,7 +99,7 @@ bool consumes(const Action& computation, Kind receive) {
 int needed_receive_slots(const Schedule& schedule) {
   int most = 0;
   for (const auto& list : schedule.ranks) {
-    std::set<Action> waiting;  // receives that no computation has consumed yet
+    std::set<Action> waiting;  // receives whose tensors no computation has used yet
     std::map<Channel, int> held;
     for (const Action& action : list) {
       if (is_receive(action.kind)) {

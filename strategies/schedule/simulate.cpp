@@ -7,7 +7,7 @@
 namespace dpbench::pipeline {
 namespace {
 
-// Times at which the input of a computation is on its rank, for each stage and micro-batch.
+// The times at which the inputs of computations have arrived on their rank, for each stage and micro-batch.
 using Arrivals = std::vector<std::vector<std::optional<double>>>;
 
 class Replay {
@@ -39,7 +39,7 @@ class Replay {
   }
 
  private:
-  // Runs the rank's next action. Returns false if the rank has ended or waits for another rank.
+  // Simulates the rank's next action. Returns false if the rank has no more actions or waits for another rank.
   bool advance(int rank) {
     const std::vector<Action>& list = schedule_.ranks[rank];
     if (position_[rank] == list.size()) return false;
@@ -83,7 +83,8 @@ class Replay {
     return arrivals[action.stage][action.microbatch];
   }
 
-  // Makes the result of a computation available to the stage that needs it, unless a separate send action does.
+  // Gives the result of a computation to the stage that needs it. Does nothing if the schedule has a send action for
+  // that.
   void pass_on(const Action& action, double end) {
     if (action.kind == Kind::weight_gradient) return;
     const bool forward = action.kind == Kind::forward;
@@ -125,7 +126,7 @@ class Replay {
 
   const Schedule& schedule_;
   const Costs& costs_;
-  bool explicit_;  // true if the schedule itself contains the sends
+  bool explicit_;  // true if the schedule has its own send and receive actions
   Arrivals activations_, gradients_;
   std::vector<size_t> position_;
   std::vector<double> clock_;

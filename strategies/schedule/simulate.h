@@ -19,14 +19,17 @@ struct Link {
 // Times of one stage for one micro-batch, in any unit. A full backward pass takes input_gradient + weight_gradient.
 struct Costs {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
-  // Time of a forward pass together with the backward pass that overlaps it. Negative: the sum of both times.
+  // Time of a forward pass and a backward pass that overlap. If negative, the sum of the times of both is taken.
   double overlapped = -1;
-  std::vector<double> stage_factors = {};  // for each stage, a factor on the times above; empty: all factors are 1
-  // Times of single computations, by stage and kind of computation; used instead of the times and factors above.
+  // For each stage, a factor by which the times of its computations are multiplied; empty: all factors are 1.
+  std::vector<double> stage_factors = {};
+  // Times of computations by stage and kind. An entry replaces the time that the other members give for this stage and
+  // kind.
   std::map<std::pair<int, Kind>, double> stage_times = {};
-  double bytes = 0;  // bytes of one activation, and of its gradient
+  double bytes = 0;  // size in bytes of one activation, and also of its gradient
   Link link = {};
-  std::map<std::pair<int, int>, Link> links = {};  // exceptions to `link`, by sending and receiving rank
+  // Links with other properties than `link`, by sending and receiving rank.
+  std::map<std::pair<int, int>, Link> links = {};
 };
 
 double time_of(const Costs& costs, Kind kind);
@@ -38,15 +41,16 @@ struct Timed {
 
 struct RankTimes {
   std::vector<Timed> computations;
-  std::vector<Timed> transfers;  // sends and receives of this rank, from the post of the send to its arrival
+  // Sends and receives of this rank, each from the time when the send is posted to the arrival of the tensor.
+  std::vector<Timed> transfers;
   double busy = 0;
-  double first = 0, last = 0;  // start of the first computation, end of the last
-  int live = 0;  // highest number of live activations: forward passes that still lack their weight gradient
+  double first = 0, last = 0;  // start of this rank's first computation, and end of its last
+  int live = 0;  // highest number of live activations (those of forward passes that still lack their weight gradient)
 
   double span_bubble() const { return last - first - busy; }
 };
 
-// A rank that waits for ever, and the position of the action that cannot run.
+// A rank of a deadlocked schedule: it waits for ever at the action at this position of its list.
 struct Stuck {
   int rank = 0;
   size_t position = 0;
@@ -60,9 +64,9 @@ struct Simulation {
   double step_bubble(int rank) const { return makespan - ranks[rank].busy; }
 };
 
-// Simulates a schedule. If has_transfers(schedule), a transfer is posted when the sending rank reaches the send;
-// otherwise when the computation of its data ends. The transfer starts when it is posted, or later once its link is
-// free.
+// Simulates a schedule. A transfer is posted when the sending rank reaches its send action, or, in a schedule without
+// sends, when the computation of its tensor ends. It starts when it is posted or, if its link is busy then, as soon as
+// the link is free.
 Simulation simulate(const Schedule& schedule, const Costs& costs = {});
 
 // Returns the highest number of live activations in a rank's list of actions.

@@ -1,5 +1,5 @@
-// A list of one rank's actions that generators of pipeline schedules append to. Each call without a micro-batch takes
-// the next one of its stage, so computations of one kind on one stage are in ascending micro-batch order.
+// A list of one rank's actions, to which the generators of pipeline schedules append. Most calls name only a stage, and
+// take the stage's next micro-batch. So computations of one kind on one stage are in ascending order of micro-batches.
 #pragma once
 
 #include <map>
@@ -12,13 +12,14 @@ namespace dpbench::pipeline {
 
 class Tape {
  public:
-  // end: calls for micro-batches from `end` on are counted, but add no action.
+  // end: number of micro-batches that exist. A call that would take a later micro-batch is counted, but appends
+  // nothing.
   explicit Tape(int end) : end_(end) {}
 
   void start_at(int stage, int microbatch) { first_[stage] = microbatch; }
   void forward(int stage) { record(Kind::forward, stage); }
   void backward(int stage) { record(Kind::full_backward, stage); }
-  // Appends a forward pass that runs together with the backward pass appended next.
+  // Appends a forward pass that runs together with the backward pass that the next call appends.
   void overlapped_forward(int stage) {
     forward(stage);
     actions_.back().overlaps_next = true;
@@ -35,8 +36,7 @@ class Tape {
 
  private:
   void record(Kind kind, int stage) {
-    // The micro-batch counter of a stage is the same for full backward passes and input gradients: a stage may use
-    // both.
+    // A stage may have full backward passes and input gradients, so both share one counter of micro-batches.
     int& done = done_[{kind == Kind::full_backward ? Kind::input_gradient : kind, stage}];
     if (kind == Kind::full_backward) ++done_[{Kind::weight_gradient, stage}];
     record(kind, stage, first_[stage] + done++);

@@ -1,4 +1,5 @@
-// Rules about the transfers and reductions of a pipeline schedule. A schedule of computations alone passes them.
+// Rules about the transfers and reductions of a pipeline schedule. They find no fault in a schedule that has only
+// computations.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -20,7 +21,8 @@ Places places_in(const std::vector<Action>& list) {
   return places;
 }
 
-// Returns the reason why this transfer has no channel; an empty string if it has one.
+// Returns why the transfer is impossible (its stages do not exist or are not neighbours on two ranks); an empty string
+// if it is possible.
 std::string no_channel(const Schedule& schedule, const Action& transfer) {
   const Channel channel = channel_of(transfer);
   if (channel.from < 0 || channel.to < 0 || std::max(channel.from, channel.to) >= schedule.stages() ||
@@ -58,8 +60,8 @@ class TransferRules {
     return found == places.end() ? nullptr : &found->second;
   }
 
-  // Returns the position of the computation on the transfer's own rank that produces the sent tensor or consumes the
-  // received one.
+  // Returns the position, in the list of the transfer's own rank, of the computation that makes the tensor to be sent,
+  // or that uses the received tensor.
   size_t computation_at(const Action& transfer) const {
     const bool forward = transfer.kind == Kind::send_activation || transfer.kind == Kind::receive_activation;
     Action work{.kind = forward ? Kind::forward : Kind::full_backward,
@@ -145,7 +147,7 @@ class TransferRules {
   std::vector<Fault> faults_;
 };
 
-// The transfers of one channel, in the order of their rank's list of actions.
+// The sends and receives of one channel, in the order in which their ranks perform them.
 struct Ends {
   std::vector<Action> sends, receives;
   std::vector<size_t> received_at;

@@ -37,7 +37,8 @@ std::string meaning_of(Rule rule);
 struct Fault {
   Rule rule = Rule::unknown_work;
   int rank = 0;
-  std::optional<size_t> position;  // index in the rank's list of actions; unset if the action is missing
+  // Index of the action in the rank's list; unset if the fault is that an action is missing.
+  std::optional<size_t> position;
   Action action;
   std::string why;
 };
@@ -45,8 +46,8 @@ struct Fault {
 // Returns the fault as one line of text, such as "work-order: rank 2, action 17, 2W4 (stage 2, micro-batch 4): ...".
 std::string text_of(const Fault& fault);
 
-// Checks the groups of rules below in their order. Returns the faults of the first group that has any, because later
-// groups would only report consequences of them; empty if the schedule is correct.
+// Checks the groups of rules one after the other, and returns the faults of the first group that finds any: later
+// groups would report only consequences of these faults. Returns an empty list if the schedule is correct.
 std::vector<Fault> verify(const Schedule& schedule);
 
 // The groups of rules that verify() checks. Each group requires that the groups before it found no fault.

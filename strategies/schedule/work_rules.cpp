@@ -51,7 +51,8 @@ void check_placement(const Schedule& schedule, std::vector<Fault>& faults) {
                           "the stage lies on rank " + std::to_string(schedule.rank_of[action.stage])});
 }
 
-// Reports computations that run twice, and collects the first position of each.
+// Returns the first position of each computation in a rank's list of actions. A computation that occurs again is added
+// to `faults`.
 Positions first_positions(const Schedule& schedule, int rank, std::vector<Fault>& faults) {
   Positions positions;
   for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
@@ -85,7 +86,7 @@ void check_complete(int rank, int stage, int microbatch, const Positions& positi
   }
 }
 
-// Returns the computations of the same rank that must come before this one.
+// Returns the computations on the same rank that must come before the given computation.
 std::vector<Action> needed_before(const Schedule& schedule, const Action& action, const Positions& positions) {
   const int stage = action.stage, microbatch = action.microbatch;
   const auto work = [&](Kind kind, int of) { return Action{.kind = kind, .stage = of, .microbatch = microbatch}; };
@@ -122,7 +123,7 @@ void check_order(const Schedule& schedule, int rank, std::vector<Fault>& faults)
 }
 
 void check_gradient_order(const Schedule& schedule, int rank, std::vector<Fault>& faults) {
-  std::map<int, int> last;  // micro-batch of each stage's latest weight gradient
+  std::map<int, int> last;  // the micro-batch of the most recent weight gradient of each stage
   for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
     const Action& action = schedule.ranks[rank][i];
     if (!ends_weight_gradient(action.kind)) continue;

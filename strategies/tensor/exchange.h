@@ -12,8 +12,8 @@ namespace dpbench::tensor {
 
 class Exchange : public TensorSplit {
  public:
-  // tokens: length of the sequence, if the model has one. phases: where the time of the collectives is added; may be
-  // null.
+  // tokens: length of the sequence, needed only if the sequence is cut. phases: charged with the time of the
+  // collectives; may be null.
   Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases);
 
   int rank() const override { return axis_.rank; }
@@ -29,7 +29,8 @@ class Exchange : public TensorSplit {
  protected:
   // Returns a wrapper of collective calls that times them and adds the name of the model's block to their errors.
   Around around(const std::string& operation) const;
-  // With tp.verify, throws if this tensor, or the gradient that arrives at it, differs between ranks.
+  // Returns the tensor. With tp.verify, throws if the tensor (with `forward`) or the gradient that arrives at it (with
+  // `backward`) differs between ranks.
   at::Tensor verified(const at::Tensor& x, bool forward, bool backward, const std::string& operation) const;
 
   Axis axis_;

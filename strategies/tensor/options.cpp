@@ -3,36 +3,17 @@
 #include <algorithm>
 
 #include "strategies/api/parts/flat.h"
-#include "strategies/api/trained_parameters.h"
 #include "strategies/tensor/tensors.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::tensor {
 namespace {
 
-// Returns a rank's pieces of the tensors of an undivided model.
-NamedTensors pieces(NamedTensors tensors, const CutTensors& cuts) {
-  for (auto& [name, tensor] : tensors) tensor = cuts.piece(name, tensor);
-  return tensors;
-}
-
-// Returns the parameters that are not cut but have gradients that are summed over the mesh axis tp.
-NamedTensors summed(const Model& model, const CutTensors& cuts, bool sequence) {
-  NamedTensors all = trained_parameters(model);
-  std::erase_if(all, [&](const auto& one) { return !cuts.is_partial(one.first, sequence); });
-  return all;
-}
-
-// Returns the number of micro-batches that have samples.
-int64_t micro_batches(const std::vector<int64_t>& micro) {
-  return std::ranges::count_if(micro, [](int64_t samples) { return samples > 0; });
-}
-
 // Returns the number of calls that exchange activations: leave() makes one for each chunk in the forward pass, enter()
 // one in the backward pass.
-int64_t calls_of(const TensorPlan& plan, const Options& options, const std::vector<int64_t>& micro) {
-  int64_t calls = micro_batches(micro) * plan.entered.calls;
-  for (const int64_t samples : micro) calls += std::min(samples, options.chunks) * plan.left.calls;
+int64_t calls_of(const SplitCalls& left, const SplitCalls& entered, const Options& options, const RankShare& share) {
+  int64_t calls = share.passes() * entered.calls;
+  for (const int64_t samples : share.parts) calls += std::min(samples, options.chunks) * left.calls;
   return calls;
 }
 
@@ -53,37 +34,34 @@ Options options_of(const Params& params) {
   return options;
 }
 
-std::optional<std::vector<Traffic>> traffic(const TrafficQuery& query) {
-  const Options options = options_of(query.params);
-  // tp has no traffic formula with tp.verify, under autocast (a layer chooses the dtype of an activation), or with
-  // recomputation (some activations are summed again).
-  if (options.verify || query.dtype == at::kBFloat16 || query.model.recompute() > 0) return std::nullopt;
-  const int ranks = size_of(query.mesh, "tp");
-  const TensorPlan plan = ranks > 1 ? query.model.tensor_plan(ranks) : TensorPlan();
-  const CutTensors cuts(plan, Axis{.name = "tp", .rank = place_on(query.mesh, "tp", query.rank), .size = ranks});
-  std::vector<Traffic> all;
-  if (size_of(query.mesh, "dp") > 1)
-    all = {{"dp", "broadcast", query.bytes_of(pieces(named_buffers(query.model), cuts))},
-           {"dp", "allreduce", flat_bytes(query, pieces(trained_parameters(query.model), cuts)), flat_buffers(query)}};
-  if (ranks == 1) return all;
+std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const TensorPlan& plan, const Axis& tp,
+                             const RankShare& share) {
+  const SplitCalls left = share.sum_of(plan.left), entered = share.sum_of(plan.entered);
   // Bytes of all samples together if each sample has one element of an activation or a loss.
   const int64_t size = query.samples * static_cast<int64_t>(c10::elementSize(query.dtype));
-  const int64_t activations = size * (plan.left.elements + plan.entered.elements);
-  const int64_t calls = calls_of(plan, options, query.micro);
+  const int64_t of_token = size * (left.elements + entered.elements) / share.sequence;
+  const int64_t calls = calls_of(left, entered, options, share);
+  std::vector<Traffic> all;
   if (options.sequence) {
     // With sequence parallelism, each activation is all-gathered in one of the two passes and reduce-scattered in the
     // other. Shorter pieces of the sequence are padded.
-    const int64_t piece = activations / plan.tokens * even_pieces(plan.tokens, ranks).front();
+    const int64_t piece = of_token * even_pieces(share.tokens, tp.size).front();
     all.push_back({"tp", "allgather", piece, calls});
-    all.push_back({"tp", "reduce_scatter", piece * ranks, calls});
+    all.push_back({"tp", "reduce_scatter", piece * tp.size, calls});
   } else {
-    all.push_back({"tp", "allreduce", activations, calls});
+    all.push_back({"tp", "allreduce", of_token * share.tokens, calls});
   }
-  all.push_back({"tp", "allreduce", size * (plan.totals.elements + plan.maxima.elements),
-                 micro_batches(query.micro) * (plan.totals.calls + plan.maxima.calls)});
-  const NamedTensors partial = summed(query.model, cuts, options.sequence);
+  for (const SplitCalls& of_loss : {plan.totals, plan.maxima}) {
+    if (!share.has_loss) continue;
+    const bool by_token = of_loss.elements % share.sequence == 0;
+    const int64_t elements = by_token ? of_loss.elements / share.sequence * share.tokens : of_loss.elements;
+    all.push_back({"tp", "allreduce", size * elements, share.passes() * of_loss.calls});
+  }
+  // Parameters that are not cut but have gradients that are summed over tp.
+  const CutTensors cuts(plan, tp);
+  NamedTensors partial = share.parameters;
+  std::erase_if(partial, [&](const auto& one) { return !cuts.is_partial(one.first, options.sequence); });
   all.push_back({"tp", "allreduce", flat_bytes(query, partial), flat_buffers(query, partial)});
-  if (query.clips) all.push_back({"tp", "allreduce", sizeof(double), 1});
   return all;
 }
 

@@ -42,17 +42,17 @@ at::Tensor CutTensors::piece(const std::string& name, const at::Tensor& whole) c
 
 ByName CutTensors::joined(const ByName& pieces) const {
   ByName wholes = pieces;
-  std::map<at::ScalarType, std::vector<std::string>> names;  // names of cut tensors, by dtype
+  std::map<at::ScalarType, std::vector<std::string>> names;  // the names of the cut tensors of each dtype
   for (const auto& [name, piece] : pieces)
     if (is_cut(name)) names[piece.scalar_type()].push_back(name);
   for (const auto& [dtype, same] : names) join(same, wholes);
   return wholes;
 }
 
-// Replaces the pieces of one dtype by whole tensors, with a single all-gather.
+// Replaces the pieces named in `names`, which have one dtype, by whole tensors, with a single all-gather.
 void CutTensors::join(const std::vector<std::string>& names, ByName& tensors) const {
   std::vector<at::Tensor> flat;
-  std::vector<std::vector<int64_t>> elements;  // number of elements of each tensor on each rank
+  std::vector<std::vector<int64_t>> elements;  // for each tensor, the number of elements of each rank's piece
   std::vector<int64_t> totals(static_cast<size_t>(axis_.size), 0);
   for (const std::string& name : names) {
     const TensorCut& cut = *find_cut(name);

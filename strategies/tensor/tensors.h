@@ -17,7 +17,7 @@ class CutTensors {
  public:
   CutTensors(TensorPlan plan, const Axis& axis);
 
-  // Replaces the cut parameters and buffers of a whole model by this rank's pieces.
+  // Of a whole model, replaces each parameter and buffer that is cut by this rank's piece of it.
   void cut(const Model& model) const;
 
   bool is_cut(const std::string& name) const { return find_cut(name) != nullptr; }

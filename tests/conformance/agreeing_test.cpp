@@ -1,10 +1,15 @@
 // AgreeingBackend compares the collectives that the ranks are about to call and reports a difference before any data is
-// exchanged. These tests wrap it around backends that would not detect the difference.
+// exchanged. These tests wrap it around backends that would not detect the difference. LateBackend delays collectives.
 #include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
 
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/agreeing_backend.h"
+#include "harness/conform/evidence/watching_backends.h"
 #include "tests/ranks/comm_ranks.h"
 #include "tests/support/contains.h"
 
@@ -105,7 +110,7 @@ TEST_P(CollectiveComparison, NamesBroadcastsWithDifferentRoots) {
                "set-up, call 0: broadcast of 4 Float with root 0", "set-up, call 0: broadcast of 4 Float with root 1");
 }
 
-TEST_P(CollectiveComparison, NamesCollectivesWhoseDescriptionsDifferOnlyPastTheTruncation) {
+TEST_P(CollectiveComparison, DetectsCollectivesThatDifferOnlyInAPartOfTheDescriptionThatIsCutOff) {
   for (const auto& text :
        errors_of([](AgreeingBackend& backend, int rank) { reduce_many(backend, rank == 1 ? 5 : 4); })) {
     EXPECT_TRUE(mentions(text, {"rank 0 \"even: set-up, call 0: allreduce", ".. #"}));
@@ -125,7 +130,7 @@ TEST_P(CollectiveComparison, NamesTheRanksOfASubgroupByTheirGlobalNumbers) {
                                 "rank 3 \"even, axis dp: set-up, call 0: allreduce (sum) of 2 Float\""}));
 }
 
-TEST_P(CollectiveComparison, ThrowsOnWaitingRanksTheErrorOfTheRankThatStoppedBeforeTheCollective) {
+TEST_P(CollectiveComparison, RanksThatWaitThrowTheErrorOfARankThatFailedBeforeTheCollective) {
   const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     if (rank == 1) {
       backend.finish("gave up: no more");
@@ -139,6 +144,25 @@ TEST_P(CollectiveComparison, ThrowsOnWaitingRanksTheErrorOfTheRankThatStoppedBef
 
 INSTANTIATE_TEST_SUITE_P(Over, CollectiveComparison, ::testing::Values("gloo", "shm"),
                          [](const auto& over) { return std::string(over.param); });
+
+// A strategy's callback can hold the last reference to the group, and a group cannot be destroyed on its own thread.
+TEST(DelayedCollectives, HaveReleasedTheirCallbacksWhenTheBackendHasSettled) {
+  const auto errors = run_ranks({.backend = "shm", .world = 2}, [](const Backend& backend, int) {
+    const auto late = c10::make_intrusive<LateBackend>(backend, /*seed=*/1);
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    for (int i = 0; i < 6; ++i) {
+      std::vector<at::Tensor> list = {at::ones({4})};
+      works.push_back(late->allreduce(list, {}));
+      works.back()->getFuture()->addCallback(
+          [late](c10::ivalue::Future&) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+    }
+    for (const auto& work : works) work->wait();
+    works.clear();
+    late->settle();
+    if (late.use_count() > 1) throw std::runtime_error("a callback still has a reference");
+  });
+  for (const auto& text : errors) EXPECT_EQ(text, "");
+}
 
 }  // namespace
 }  // namespace dpbench::testing

@@ -43,7 +43,7 @@ bool uses_axis(const StrategyInfo& strategy, const std::string& axis) {
   return std::ranges::count(strategy.axes, axis) > 0;
 }
 
-// True for zero2 and fsdp, which have cases of their own: sharded().
+// True for zero2 and fsdp. Their cases come from sharded() instead of cases().
 bool is_sharded(const StrategyInfo& strategy) { return uses_axis(strategy, "shard") && strategy.name != "layout"; }
 
 std::vector<Case> cases() {
@@ -64,14 +64,15 @@ std::vector<Case> variants() {
   for (const auto& strategy : strategy_registry().all())
     for (const auto& variant : strategy.variants) {
       const StrategyInfo promises = promised(strategy, Params(strategy.params, variant.params, strategy.name));
-      if (!promises.cpu) continue;  // scripts/gpu-check tests variants that need a GPU
+      if (!promises.cpu) continue;  // this variant needs a GPU, so scripts/gpu-check tests it instead
       if (promises.buffers == Buffers::synchronised) {
         for (const auto& [workload, world] :
              {std::pair{"probe-batch-norm", 1}, {"probe-batch-norm", 3}, {"convnet", 3}})
-          all.push_back({strategy.name, workload, world, variant});  // only BatchNorm has buffers to synchronise
+          // only BatchNorm has buffers to synchronise, and these models contain it
+          all.push_back({strategy.name, workload, world, variant});
         continue;
       }
-      if (promises.onednn) {  // the probe models' layers are too small for oneDNN
+      if (promises.onednn) {  // the layers of probe models are too small for oneDNN, so mnist-mlp is used
         for (const int world : {1, 3})
           if (world == 1 || strategy.parallelism != Parallelism::single)
             all.push_back({strategy.name, "mnist-mlp", world, variant});
@@ -82,6 +83,10 @@ std::vector<Case> variants() {
       for (const char* workload : {"probe-mlp", "probe-batch-norm", "probe-branch", "probe-unused", "probe-strided",
                                    "probe-mixed", "probe-exact"})
         all.push_back({strategy.name, workload, 3, variant});
+      // In exact arithmetic, the gradient of convnet's bias before a BatchNorm is zero. Its computed value is a
+      // rounding error that depends on how gradients are summed, and must not fail a check.
+      if (!promises.allows_no_samples && (promises.reduced_in || promises.gradient == Gradient::global_mean))
+        all.push_back({strategy.name, "convnet", 3, variant});
     }
   return all;
 }
@@ -99,9 +104,13 @@ std::vector<Case> in_bfloat16() {
   for (const auto& strategy : strategy_registry().all())
     for (const char* workload : {"probe-mlp", "probe-batch-norm"})
       if (strategy.cpu) add(strategy, workload);
-  // These cases of fsdp gather parameters in the parameters' own dtype; sharded() has cases with gather=bf16.
+  // Here, fsdp gathers parameters in their own dtype; sharded() has cases of fsdp with gather=bf16.
   for (const char* strategy : {"cpu", "dp", "ddp", "zero1", "local-sgd", "fsdp"})
     add(strategy_registry().at(strategy), "gpt");
+  // This model uses a weight twice. If autocast cached the cast weight, threads such as dp's replicas would share the
+  // cache, and their gradients could get other bits.
+  for (const char* strategy : {"cpu", "dp", "ddp", "zero1", "local-sgd"})
+    add(strategy_registry().at(strategy), "probe-tied");
   return all;
 }
 
@@ -314,7 +323,7 @@ std::string message_of(const CheckRow& row) {
 
 class Conformance : public testing::TestWithParam<Case> {};
 
-TEST_P(Conformance, NoCheckFailsForAStrategyOnAWorkloadAndEveryRefusalHasTheExpectedReason) {
+TEST_P(Conformance, AStrategyFailsNoCheckOnAWorkloadAndIsRefusedOnlyForTheExpectedReason) {
   RecordProperty("case", GetParam().strategy + (GetParam().variant.name.empty() ? "" : "+") + GetParam().variant.name +
                              " " + GetParam().workload + " " + std::to_string(GetParam().world));
   const StrategyInfo& strategy = strategy_registry().at(GetParam().strategy);
@@ -417,7 +426,7 @@ TEST_P(UserModel, WithUnusedParametersIsRejectedByDdpIfFindUnusedIsOff) {
   for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
   const auto refusal = std::ranges::find(rows, "unused-parameters", &CheckRow::name);
   ASSERT_NE(refusal, rows.end());
-  // The check `unused-parameters` is skipped for the model with a branch, because ddp would hang.
+  // For the model with a branch, the check `unused-parameters` is skipped, because ddp would hang in the check.
   const bool hangs = std::string(GetParam()) == "probe-branch";
   EXPECT_EQ(refusal->status, hangs ? CheckStatus::skipped : CheckStatus::passed) << message_of(*refusal);
   EXPECT_EQ(refusal->detail.find("would hang") != std::string::npos, hangs) << message_of(*refusal);
@@ -453,7 +462,7 @@ CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& for
   return rows.size() == 1 ? rows[0] : CheckRow{.name = "live-parameters", .status = CheckStatus::skipped};
 }
 
-TEST(LiveParametersOfFsdp, TakeExactlyTheBytesOfItsFormula) {
+TEST(CheckOfFsdpsGatheredBytes, PassesForTheBytesOfTheFormulaAndFailsForOneByteLess) {
   for (const ParamValues& params : std::vector<ParamValues>{{{"prefetch", "0"}},
                                                             {{"prefetch", "1"}},
                                                             {{"prefetch", "2"}},
@@ -465,7 +474,7 @@ TEST(LiveParametersOfFsdp, TakeExactlyTheBytesOfItsFormula) {
   }
 }
 
-TEST(LiveParametersOfFsdp, IncludeShardsOfFewerRanksThatAreKeptBetweenForwardAndBackward) {
+TEST(CheckOfFsdpsGatheredBytes, CountsTheLargerShardsThatRanksKeepForTheBackwardPassIfTheyReshardInGroups) {
   for (const char* prefetch : {"0", "1", "2"})
     for (const auto& [mesh, reshard] :
          {std::pair{"dp=2,shard=2", "shard"}, {"shard=2", "shard"}, {"shard=4", "2"}, {"dp=2,shard=4", "2"}}) {
@@ -477,7 +486,7 @@ TEST(LiveParametersOfFsdp, IncludeShardsOfFewerRanksThatAreKeptBetweenForwardAnd
     }
 }
 
-TEST(LiveParametersOfFsdp, ExceedFsdpsFormulaIfAUnitIsGatheredTooFarAhead) {
+TEST(CheckOfFsdpsGatheredBytes, FailsIfUnitsAreGatheredFartherAheadThanTheParameterPrefetchAllows) {
   for (const auto& [run_with, limit] : {std::pair{"1", "0"}, {"2", "1"}}) {
     const CheckRow row = live_parameters_row({{"prefetch", run_with}}, {{"prefetch", limit}}, 0);
     EXPECT_EQ(row.status, CheckStatus::failed);
@@ -485,7 +494,61 @@ TEST(LiveParametersOfFsdp, ExceedFsdpsFormulaIfAUnitIsGatheredTooFarAhead) {
   }
 }
 
-TEST(ConformanceCases, OfEachRunIncludeZero2AndFsdpInWorlds1To5) {
+// Checks that the traffic formula of `layout` covers meshes of several axes: the check must have compared, not skipped.
+struct Meshed {
+  std::string mesh, workload = "gpt";
+  ParamValues params = {};
+};
+
+class CollectiveBytesOfLayouts : public testing::TestWithParam<Meshed> {};
+
+TEST_P(CollectiveBytesOfLayouts, EqualTheSumOfTheFormulasOfTheAxes) {
+  const auto rows = check_in_threads({.strategy = strategy_registry().at("layout"),
+                                      .workload = workload_registry().at(GetParam().workload),
+                                      .world = ranks_of(parse_mesh(GetParam().mesh)),
+                                      .params = GetParam().params,
+                                      .filter = "collective-bytes",
+                                      .mesh = GetParam().mesh});
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].status, CheckStatus::passed) << message_of(rows[0]);
+}
+
+// Sizes of "gpt" do not divide evenly among ranks; its embedding is tied, so it is shared by stages.
+const std::vector<Meshed> meshes_with_formula = {
+    {"pp=2,tp=2"},
+    {"pp=2,tp=3", "gpt", {{"sequence", "on"}, {"chunks", "2"}}},
+    {"pp=2,tp=2", "probe-llama", {{"schedule", "zb-h1"}, {"microbatches", "2"}}},
+    {"cp=2,tp=2"},
+    {"cp=2,tp=2", "gpt-exact", {{"sequence", "on"}}},
+    {"cp=3,tp=2", "probe-llama", {{"sequence", "on"}}},
+    {"cp=2,tp=3", "probe-llama", {{"zigzag", "off"}}},
+    {"cp=2,tp=2", "gpt-exact-llama", {{"kind", "ulysses"}}},
+    {"cp=2,pp=2"},
+    {"cp=2,pp=2", "gpt", {{"schedule", "interleaved"}, {"microbatches", "2"}}},
+    {"shard=2,tp=2", "gpt", {{"sequence", "on"}, {"reduce", "bf16"}}},
+    {"shard=2,cp=2", "gpt", {{"sync", "each"}}},
+    {"shard=2,pp=2", "gpt", {{"unit", "2"}}},
+    {"shard=2,pp=2", "gpt", {{"reshard", "off"}, {"schedule", "zbv"}}},
+    {"shard=2,pp=2", "probe-llama", {{"schedule", "gpipe"}, {"find_unused", "on"}, {"sync", "each"}}},
+    {"ep=2,pp=2", "probe-experts"},
+    {"shard=2,ep=2", "gpt-exact-experts"},
+    {"dp=2,tp=2"},
+    {"dp=2,pp=2,tp=2"},
+    {"dp=2,shard=2,tp=2"},
+    {"dp=2,shard=2", "gpt", {{"reduce", "bf16"}, {"sync", "each"}}},
+    {"cp=2,pp=2,tp=2", "gpt-exact"},
+    {"shard=2,pp=2,tp=2", "gpt", {{"sequence", "on"}}}};
+
+INSTANTIATE_TEST_SUITE_P(Meshes, CollectiveBytesOfLayouts, testing::ValuesIn(drawn(meshes_with_formula, 3)),
+                         [](const auto& one) {
+                           std::string name = one.param.mesh + "_" + one.param.workload;
+                           for (const auto& [key, value] : one.param.params) name += "_" + key + "_" + value;
+                           for (char& c : name)
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           return name;
+                         });
+
+TEST(ConformanceCases, DrawnForARunAlwaysIncludeZero2AndFsdpInWorlds1To5) {
   const std::vector<Case> all = sharded(), some = drawn_sharded();
   std::set<std::pair<std::string, int>> found;
   for (const Case& one : some) found.emplace(one.strategy, one.world);

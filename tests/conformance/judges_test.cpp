@@ -45,7 +45,7 @@ TEST(RelativeError, IgnoresNonFiniteElementsThatAreEqualInBothTensors) {
 }
 
 // If the probe's input had two equal rows or columns, a swap of two samples or of two elements would go unnoticed.
-TEST(ExactProbe, InputsHaveDistinctRowsAndColumnsAndTermsThatDoNotCancel) {
+TEST(WorkloadProbeExact, HasDistinctSamplesAndFeaturesAndNoProductsThatCancelInASum) {
   const auto exact = workload_registry().at("probe-exact").make({});
   const Batch all = exact->batch(at::arange(exact->samples()));
   for (const at::Tensor& lines : {all.input, all.input.t()})
@@ -152,7 +152,7 @@ CheckRow order_on_a_mesh(const std::vector<std::vector<int64_t>>& bytes) {
   return found ? *found : CheckRow{.name = "collective-order", .status = CheckStatus::skipped};
 }
 
-TEST(CollectiveOrder, NamesTheRankWhoseCallMostOtherRanksDoNotMake) {
+TEST(CheckOfCollectiveOrder, NamesTheRankWhoseCallDiffersFromThatOfMostRanks) {
   EXPECT_EQ(order_on_a_mesh({{8, 4}, {8, 4}, {8, 4}, {8, 4}}).status, CheckStatus::passed);
   EXPECT_EQ(order_on_a_mesh({{8, 4}, {8, 4}, {8}, {8}}).status, CheckStatus::passed)
       << "the groups differ, not the ranks";
@@ -199,7 +199,7 @@ TEST_F(ConformanceChecks, NameRoundingToFloat16OrBfloat16AsTheLikelyCauseOfWrong
   EXPECT_FALSE(mentions(neither, {"rounded"})) << neither;
 }
 
-TEST_F(ConformanceChecks, NameTheElementsThatAreWrong) {
+TEST_F(ConformanceChecks, NameTheElementsOfAGradientThatAreWrong) {
   const auto likely = [this](const std::function<void(at::Tensor)>& change) {
     const auto kept = ranks_;
     for (int rank = 0; rank < 3; ++rank) {
@@ -223,7 +223,7 @@ TEST_F(ConformanceChecks, NameTheElementsThatAreWrong) {
   expect(likely([](const at::Tensor& w) { w[0][1] += 0.5, w[1][0] += 0.3; }), {"only 2 of "});
 }
 
-TEST(OutputPattern, NamesTheTokenTheSamplesOrTheIndicesThatAreWrong) {
+TEST(DiagnosisOfWrongOutputs, NamesTheTokenTheSamplesOrTheIndicesThatAreWrong) {
   const at::Tensor tokens = at::tensor({1, 2, 3, 4, 5, 2, 7, 8, 9}, at::kLong).view({3, 3});
   const at::Tensor due = at::ones({3, 3, 4});
   MeshShape mesh;
@@ -241,13 +241,13 @@ TEST(OutputPattern, NamesTheTokenTheSamplesOrTheIndicesThatAreWrong) {
   EXPECT_TRUE(mentions(at_1_and_2, {"indices 1 to 2 of dimension 1 "}));
   EXPECT_TRUE(mentions(pattern([](at::Tensor x) { x.select(2, 3).fill_(NAN); }), {"index 3 of dimension 2 "}));
   EXPECT_EQ(pattern([](at::Tensor x) { x.add_(1); }), "");
-  mesh = parse_mesh("dp=2,tp=2");  // the first rank of tp has two of the three tokens
+  mesh = parse_mesh("dp=2,tp=2");  // the mesh's axis tp has two ranks; the first of them has two of the three tokens
   EXPECT_TRUE(mentions_in_order(pattern([](at::Tensor x) { x.slice(1, 2).add_(1); }),
                                 {"index 2 of dimension 1 ", "rank 1 of the axis tp"}));
   EXPECT_EQ(pattern([](at::Tensor x) { x.slice(1, 1).add_(1); }), at_1_and_2) << "the tokens of no rank";
 }
 
-TEST(TokenOrder, NamesThePositionsOfTheTokensThatWereMovedOrLost) {
+TEST(DiagnosisOfWrongOutputs, NamesThePositionsOfTokensThatWereMovedOrLost) {
   const at::Tensor due = at::arange(2 * 5 * 3).view({2, 5, 3});
   const auto order = [&](const std::vector<int64_t>& tokens) {
     return token_order(due.index_select(1, at::tensor(tokens)), due, 1e-9);
@@ -287,7 +287,8 @@ TEST_F(ConformanceChecks, FailIfTheErrorOfAGradientIsNotFinite) {
   EXPECT_EQ(rows.find("gradient-accuracy")->status, CheckStatus::failed);
 }
 
-// The oracle repeats each rank's forward and backward pass on the CPU, whose kernels round differently from a GPU's.
+// Float32 gradients are not compared on a GPU: the oracle repeats each rank's passes on the CPU, whose kernels round
+// differently.
 TEST_F(ConformanceChecks, SkipTheFloat32GradientReplayOnAGpuWhichRoundsDifferently) {
   scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-replay";
   for (auto& evidence : ranks_)
@@ -315,14 +316,14 @@ TEST_F(ConformanceChecks, FailForOneBitThatDiffersBetweenRanks) {
   EXPECT_EQ(row("gradient-meaning").status, CheckStatus::passed);
 }
 
-TEST_F(ConformanceChecks, SkipTheCollectiveCountIfNoRankReducedAnything) {
+TEST_F(ConformanceChecks, SkipTheCheckOfTheCollectiveCountIfNoRankCalledAReduction) {
   Rows rows;
   const Trial trial = make_trial(bench_, scenario_, {}, ranks_);
   judge_collective_count(count_reductions(trial), trial, rows);
   EXPECT_EQ(rows.find("collective-count")->status, CheckStatus::skipped);
 }
 
-TEST_F(ConformanceChecks, SkipTheOptimizerStateIfNoRankReportsAny) {
+TEST_F(ConformanceChecks, SkipTheCheckOfOptimizerStateIfNoRankReportsAny) {
   EXPECT_EQ(row("ranks-agree-state").status, CheckStatus::skipped);
   for (auto& evidence : ranks_) evidence.steps[0].state = {{"w0.momentum", at::ones({2})}};
   EXPECT_EQ(row("ranks-agree-state").status, CheckStatus::passed);
@@ -335,11 +336,12 @@ TEST_F(ConformanceChecks, FailForAWrongStepSize) {
   EXPECT_EQ(row("optimizer-replay").status, CheckStatus::failed);
 }
 
-TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
+TEST_F(ConformanceChecks, DetectAMistakeIfRanksReportOnlySampledElementsOfAParameter) {
   scenario_.sample = {.most_elements = 10, .seed = 7};
   for (Evidence& evidence : ranks_) {
     for (auto& [name, tensor] : evidence.steps[0].parameters) tensor = scenario_.sample.of(tensor).clone();
-    if (evidence.rank == 0) continue;  // the oracle starts from the whole parameters of rank 0
+    // rank 0 reports whole parameters, from which the oracle starts; the other ranks report selected elements
+    if (evidence.rank == 0) continue;
     for (auto& [name, tensor] : evidence.parameters) tensor = scenario_.sample.of(tensor).clone();
   }
   const auto deviation = [&] {
@@ -356,7 +358,7 @@ TEST_F(ConformanceChecks, FindAMistakeInTheSampledElementsOfAParameter) {
   expect_contains(deviation().where, {"parameter w1, index [3]", "10 elements", " 1 on, 5 apart", "rank 1"});
 }
 
-TEST(SampledElements, AreEvenlySpacedOverMoreThanAThirdOfATensorAndForSomeSeedsReachItsEnds) {
+TEST(SampledElements, AreEvenlySpacedSpanMoreThanAThirdOfATensorAndReachItsEndsForSomeSeeds) {
   for (const int64_t elements : {11, 20, 31, 63, 1000, 1001}) {
     const at::Tensor all = at::arange(elements);
     for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -374,7 +376,7 @@ TEST(SampledElements, AreEvenlySpacedOverMoreThanAThirdOfATensorAndForSomeSeedsR
 }
 
 // Float32 runs of the oracle that round differently show how far a correct strategy may be from the float64 run.
-TEST_F(ConformanceChecks, RunTheOracleInFloat32WithRoundingThatDependsOnASeed) {
+TEST_F(ConformanceChecks, RoundFloat32RunsOfTheOracleDifferentlyForDifferentSeedsOnly) {
   scenario_.dtype = at::kFloat;
   for (Evidence& evidence : ranks_)
     for (auto& [name, tensor] : evidence.parameters) tensor = tensor.to(at::kFloat);
@@ -392,7 +394,7 @@ TEST_F(ConformanceChecks, RunTheOracleInFloat32WithRoundingThatDependsOnASeed) {
 }
 
 // The bound of a parameter's error is a multiple of the largest error of several float32 runs of the oracle.
-TEST_F(ConformanceChecks, AllowParametersTheLargestErrorOfSeveralFloat32RunsOfTheOracle) {
+TEST_F(ConformanceChecks, LimitParameterErrorsToAMultipleOfTheLargestErrorOfSeveralFloat32OracleRuns) {
   scenario_.dtype = at::kFloat;
   const auto end = [](double bias) {
     CourseEnd last;
@@ -411,7 +413,7 @@ TEST_F(ConformanceChecks, AllowParametersTheLargestErrorOfSeveralFloat32RunsOfTh
 }
 
 // Without a float32 run of the oracle, parameters may differ by the rounding error of a single float32 pass.
-TEST_F(ConformanceChecks, AllowParametersTheErrorOfASingleFloat32PassWithoutAFloat32RunOfTheOracle) {
+TEST_F(ConformanceChecks, LimitParameterErrorsToTheRoundingOfOneFloat32PassIfTheOracleHasNoFloat32Run) {
   scenario_.dtype = at::kFloat;
   const auto error = [&](double relative) {
     Evidence start;
@@ -456,7 +458,7 @@ TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErro
   EXPECT_GT(error(100 * epsilon), 1) << "gradients above epsilon are no rounding errors";
 }
 
-TEST_F(ConformanceChecks, FailForLossAndOutputOfAnotherRank) {
+TEST_F(ConformanceChecks, FailIfARankReportsLossAndOutputOfAnotherRank) {
   std::swap(step(0).loss, step(1).loss);
   std::swap(step(0).output, step(1).output);
   EXPECT_EQ(row("loss-value").status, CheckStatus::failed);
@@ -574,7 +576,7 @@ TEST(Scenarios, GiveEachRankAndStepItsOwnSamples) {
   }
 }
 
-TEST(Scenarios, EvaluateNumbersOfSamplesThatDifferBetweenRanksAndExceedABatch) {
+TEST(Scenarios, EvaluateOnSampleCountsThatDifferBetweenRanksAndMayExceedABatch) {
   const Distribution distribution{Parallelism::ranks, 3, 4, 211};
   const Scenario even{.name = "even", .gradient_check = "", .evaluates_between = true},
       other{.name = "other", .gradient_check = ""};
@@ -632,7 +634,7 @@ TEST(Scenarios, HaveMoreThanSixMicroBatchesOrBeginAfterStep30ForSomeSeeds) {
   EXPECT_GT(*first.rbegin(), 30);
 }
 
-TEST(Scenarios, UseSettingsThatRevealMistakesOnTheAxisTpUnlessTheyJudgeTheBytesOfCollectives) {
+TEST(Scenarios, UseTpSettingsThatRevealMistakesExceptWhereTheBytesOfCollectivesAreChecked) {
   const auto plain = [](const std::string& mesh) {
     std::set<std::string> names;
     for (const auto& scenario : scenarios({Parallelism::ranks, 2, 4, 211, parse_mesh(mesh)}, at::kFloat, true, 5))

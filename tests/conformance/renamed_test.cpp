@@ -126,7 +126,7 @@ TEST(RenamedStrategy, GetsTheSameChecksAsTheOriginal) {
   }
 }
 
-TEST(RenamedStrategy, GetsDifferentChecksIfARegisteredSettingIsRemoved) {
+TEST(RenamedStrategy, GetsDifferentChecksIfTheSettingsForChecksAreRemovedFromItsRegistration) {
   struct Setting {
     ParamValues Settings::* values;
     RenamedCase of;

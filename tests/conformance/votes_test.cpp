@@ -46,7 +46,7 @@ const Training rounds_own_gradients = of_update([](const Gradients& gradients, d
   return -rate * mean(rounded);
 });
 
-// Keeps the parameters in float64. The harness sees them rounded to float32.
+// Trains with a float64 copy of the parameters. Returns it rounded to float32, as the harness sees the parameters.
 at::Tensor with_master_copy(const at::Tensor& start, const std::vector<Gradients>& gradients, double rate) {
   const at::Tensor ulp = start.abs() * float32_roundoff, hidden = (at::rand_like(ulp) - 0.5) * ulp;
   at::Tensor now = start.to(at::kDouble) + hidden;
@@ -64,8 +64,9 @@ struct Model {
   bool repeats = false;  // if true, all elements of a row have the same gradient
 };
 
-// Trains a model with `found`. Its rows then vote on whether `found` makes the mistake that `suspected` is known to
-// make. Returns the majority for the mistake, in units of the majority that counts as a detection.
+// Trains a model by the function `found`. The rows of its parameters then vote on whether `found` makes the same
+// mistake as the function `suspected`. Returns the majority for the mistake, in units of the majority that counts as a
+// detection.
 double votes(const Model& model, const Training& found, const Training& suspected) {
   at::manual_seed(model.seed);
   const at::Tensor start = at::randn({rows, columns}, at::kDouble).mul(0.05).to(at::kFloat);
@@ -94,16 +95,17 @@ const std::vector<std::pair<std::string, Training>> mistakes = {
     {"gradients", rounds_gradients}, {"own gradients", rounds_own_gradients}, {"updates", rounds_updates}};
 constexpr double rates[] = {1e-3, 0.1, 0x1p-7};  // learning rates; multiplying by 2^-7 does not round
 
-TEST(VotesOfParameterRows, DetectARoundingToBfloat16ThatIsSmallerThanTheRoundingOfTheParameters) {
+TEST(RowwiseRoundingDiagnosis, DetectsRoundingToBfloat16BelowTheRoundingErrorOfTheParameters) {
   for (const auto& [name, mistake] : mistakes)
     for (const double rate : rates)
       for (const double step : {50, 500, 50000})
-        for (const double flips : {0.0, step > 50 ? 0.01 : 0.0})  // large errors would hide the mistake in small steps
+        // no large errors with small steps: they would hide the mistake
+        for (const double flips : {0.0, step > 50 ? 0.01 : 0.0})
           EXPECT_GT(votes({.rate = rate, .step = step, .flips = flips}, mistake, mistake), 1)
               << name << ", rate " << rate << ", step " << step << ", flips " << flips;
 }
 
-TEST(VotesOfParameterRows, DetectNoMistakeInCorrectStrategies) {
+TEST(RowwiseRoundingDiagnosis, DetectsNoMistakeInCorrectStrategies) {
   const std::vector<std::pair<std::string, Training>> strategies = {{"right", right},
                                                                     {"master copy", with_master_copy}};
   for (const auto& [name, strategy] : strategies)
@@ -118,11 +120,11 @@ TEST(VotesOfParameterRows, DetectNoMistakeInCorrectStrategies) {
                     << ", repeats " << repeats << ", seed " << seed;
 }
 
-TEST(VotesOfParameterRows, AreNotCountedIfTheStepsAreTooSmallToShowTheMistake) {
+TEST(RowwiseRoundingDiagnosis, DetectsNothingIfTheStepsAreTooSmallToShowTheMistake) {
   EXPECT_EQ(votes({.step = 0.1}, rounds_gradients, rounds_gradients), 0);
 }
 
-TEST(VotesOfParameterRows, DetectNoMistakeIfFewRowsVote) {
+TEST(RowwiseRoundingDiagnosis, DetectsNoMistakeIfOnlyFewParameterRowsIndicateIt) {
   const at::Tensor none = at::zeros({60, 10}, at::kDouble), change = at::ones_like(none);
   const auto error = [&](int64_t few) {
     Votes votes;

@@ -15,16 +15,17 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t steps_of_a_check = 100;  // more steps than any scenario of the checks has
+constexpr int64_t steps_of_a_check = 100;  // no scenario of the checks has as many steps
 
-// Data on which a strategy decides whether to cheat.
+// Data on which the strategy "cheating" bases its decision whether to cheat.
 struct View {
   int64_t steps = 0;       // steps that the strategy has taken
   int64_t since_read = 0;  // steps since the harness last read the strategy's tensors
   // between_reads: steps between the last two reads of the buffers. since_buffers: steps since the last read of the
   // buffers.
   int64_t between_reads = 0, since_buffers = 0;
-  // Correct steps after the harness reads tensors: 2 to 5, drawn in each launch, equal on all ranks.
+  // The strategy takes this many correct steps after the harness reads tensors: 2 to 5, drawn in each launch, equal on
+  // all ranks.
   int64_t honest = 0;
   int64_t samples = 0;  // number of samples in this step
   double pause_s = 0;   // time since the strategy's previous step

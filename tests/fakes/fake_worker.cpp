@@ -148,7 +148,7 @@ class Rank {
          }},
         {"segv",
          [] {
-           ::signal(SIGSEGV, SIG_DFL);  // prevents a sanitizer from handling SIGSEGV
+           ::signal(SIGSEGV, SIG_DFL);  // the default action: otherwise a sanitizer would handle SIGSEGV
            ::raise(SIGSEGV);
          }},
         {"abort", [] { std::abort(); }},
@@ -281,6 +281,15 @@ int main(int count, char** words) {
     dpbench::Json catalogue = dpbench::parse_json(dpbench::kCatalogue, "the catalogue");
     if (std::string(words[count - 1]) == "--no-cuda") catalogue["not_built"] = dpbench::Json::array();
     std::puts(catalogue.dump(1).c_str());
+    return 0;
+  }
+  if (count > 1 && std::string(words[1]) == "--refusals") {
+    dpbench::Json reasons = dpbench::Json::array();
+    for (int i = 2; i < count && words[i][0] == '{'; ++i)
+      reasons.push_back(std::string(words[i]).find("contradiction") == std::string::npos
+                            ? dpbench::Json(nullptr)
+                            : dpbench::Json("fault=contradiction contradicts the other values"));
+    std::puts(reasons.dump().c_str());
     return 0;
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

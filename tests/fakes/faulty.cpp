@@ -169,7 +169,7 @@ class FaultyWorkload : public AlteredWorkload {
 // Changes the result of an allreduce before the ranks receive it.
 using Alteration = void (*)(const at::Tensor& reduced, int ranks);
 const std::map<std::string, Alteration> alterations = {
-    // Multiplying the mean that ddp asked for by the number of ranks gives a sum.
+    // ddp has asked for the mean. The mean times the number of ranks is the sum.
     {"sum", [](const at::Tensor& reduced, int ranks) { reduced.mul_(ranks); }},
     {"narrow", [](const at::Tensor& reduced, int) {
        if (reduced.scalar_type() == at::kFloat) reduced.copy_(reduced.to(at::kHalf));
@@ -236,7 +236,7 @@ class Faulty : public Around {
 
   ~Faulty() override {
     if (this_rank_ && step_ == -3) strike();
-    inner_.reset();  // inner_ refers to workload_, so destroy it first
+    inner_.reset();  // the strategy inner_ refers to workload_, so it is destroyed first
   }
 
   void finish() override {
@@ -316,7 +316,8 @@ StrategyInfo faulty(const std::string& name) {
                  {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"},
                  {"in", "none", "collective in which the rank fails, or none: before the step"},
                  {"after", "0", "calls of that collective in the step before the one that fails", "integer"}};
-  info.settings = {};  // empty: the inner strategy's settings name parameters that the faulty strategy lacks
+  // The parameter values for checks are left out, because they are for parameters that the faulty strategy lacks.
+  info.settings = {};
   info.promise = nullptr;
   info.mesh_for = nullptr;
   info.traffic = nullptr;

@@ -36,7 +36,7 @@ class Times {
   }
 
  private:
-  std::array<double, 900> ns_{};  // 900: the number of steps in the longest case of tests/programs/measure_test.py
+  std::array<double, 900> ns_{};  // room for the 900 steps of the longest case in tests/programs/measure_test.py
   size_t count_ = 0;
 };
 
@@ -117,7 +117,8 @@ class SpunAlone : public Spun {
     if (!setup.params.flag("rival")) return;
     static int made = 0;
     std::cerr << "object " << ++made << "\n";
-    if (made == 2) rival_.emplace();  // the harness makes a second strategy object and profiles it
+    // only the second strategy object, which the harness makes to profile it, gets a rival
+    if (made == 2) rival_.emplace();
   }
 
  private:

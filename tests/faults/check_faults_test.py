@@ -41,7 +41,7 @@ class CheckFaults(FaultyRuns):
                 (row,) = [row for row in case["checks"] if row["status"] == "failed"]
                 self.assertRegex(row["detail"], r"step 1, .* \(--seed 7\)$")
 
-    def test_checking_60_seeds_for_longer_than_the_timeout_is_not_a_hang(self):
+    def test_checking_60_seeds_for_longer_than_the_timeout_is_not_reported_as_a_hang(self):
         """60 seeds of 3 steps of 20 ms take longer than --timeout. dp calls no collectives, so only the heartbeats of
         the checks show its progress."""
         case = self.other_command("check", "crawl", 1, 0, "--seeds", "60", "--filter", "gradient-vs-baseline", "--param", "rank=0", strategy="faulty-dp")
@@ -74,7 +74,7 @@ class CheckFaults(FaultyRuns):
         self.assertEqual(rows["gradient-meaning"]["status"], "failed")
         self.assertRegex(rows["gradient-meaning"]["likely"], r"\bsummed\b.*\b2 ranks\b")
 
-    def test_mistakes_in_the_timed_dtype_accumulation_or_clipping_are_found_before_timing(self):
+    def test_mistakes_that_appear_only_with_a_cases_dtype_accumulation_or_clipping_are_found_before_timing(self):
         """Each faulty strategy of this test is wrong only in the timed dtype, with accumulation or with clipping. In
         float64 without either, its result is right."""
         for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay", "trajectory"]),
@@ -84,7 +84,7 @@ class CheckFaults(FaultyRuns):
                 self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
                 self.assertLessEqual(set(checks), {row["name"] for row in case["checks"] if row["status"] == "failed"})
 
-    def test_after_a_nan_in_a_check_the_results_are_kept_and_nothing_is_timed(self):
+    def test_a_nan_in_a_check_is_blamed_on_its_rank_and_check_results_are_kept_but_nothing_is_timed(self):
         """The case's reason names the rank that produced the NaN or infinity, not a rank that received it in the next
         step."""
         for strategy, backend, rank, who in (("faulty-ddp", "gloo", 1, "rank 1"), ("faulty-ddp", "shm", 0, "rank 0"), ("faulty-dp", "", 0, "the worker")):

@@ -30,7 +30,7 @@ class CliEnds(Runs):
                 self.assertIn(said, cases[name]["reason"])
                 self.assertIn(said, done.stderr)
 
-    def test_the_last_stderr_lines_of_a_killed_rank_are_reported_without_escapes(self):
+    def test_the_last_stderr_lines_of_a_killed_rank_are_reported_without_terminal_escape_codes(self):
         self.run_it(*fault("kill"), code=3)
         (case,) = self.saved()["cases"]
         self.assertIn("about to die", case["reason"])

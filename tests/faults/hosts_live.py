@@ -110,6 +110,21 @@ class Hosts(unittest.TestCase):
               f"needs {alone:.1f} ms")
         self.assertLess(abs(took / expected - 1), 0.15)
 
+    def test_the_link_rate_beside_collectives_is_the_rate_of_the_cable(self):
+        if not os.path.exists(os.path.dirname(DPBENCH) + "/dpbench-micro"):
+            self.skipTest("dpbench-micro is not built")
+        self.hosts.rate("100mbit")
+        started = self.hosts.start(["collectives", "--collective", "allreduce", "--backend", "gloo", "--min-bytes",
+                                    "64KiB", "--max-bytes", "64KiB", "-o", "json"], 1, nonce=self.out)
+        self.addCleanup(lambda: [one.kill() for one in started if one.poll() is None])
+        said = [one.communicate(timeout=2 * SLACK) for one in started]
+        self.assertEqual([one.returncode for one in started], [0, 0], said)
+        (entry,) = json.loads(said[0][0])["benchmarks"]
+        expected = 100e6 / 8 / ON_THE_WIRE * 1e-9
+        print(f"\n100 Mbit/s: a message of 16 MiB reaches {entry['link_gb_s'] / expected:.0%}, allreduce of 64 KiB {entry['of_link']:.0%} of that")
+        self.assertLess(entry["link_gb_s"], 1.05 * expected)
+        self.assertGreater(entry["link_gb_s"], 0.6 * expected)
+
     def test_a_projection_from_one_host_matches_the_step_time_on_two_hosts(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
         subprocess.run([DPBENCH, *flags, "--cpus", "1,2,3", "--out", self.out + "/one", "-q", "-o", "none"], check=True)

@@ -209,7 +209,7 @@ class Launched(unittest.TestCase):
                 self.assertEqual(codes, [2])
                 self.assertRegex(ends[0][1], f"{name}='{value}'")
 
-    def test_a_worker_that_exits_is_named_in_the_report_and_to_torchrun(self):
+    def test_a_worker_that_exits_is_named_in_the_report_and_in_torchruns_error_file(self):
         error = self.out + "/error"
         fault = ["--param", "fault=exit-7", "--backend", "gloo"]
         self.failed(fault, r"rank 1 .*exit code 7.* step \d+",

@@ -8,7 +8,7 @@ using namespace dpbench;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::string> words(1);
   for (const char c : fuzz::text_of(data, size)) {
-    if (c == '\0') return 0;  // program arguments cannot contain NUL
+    if (c == '\0') return 0;  // skip this input: program arguments cannot contain NUL
     if (c == '\n')
       words.emplace_back();
     else

@@ -18,7 +18,7 @@ int main(int count, char** words) {
   for (const auto& path : files) {
     std::ifstream file(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    std::fprintf(stderr, "%s\n", path.c_str());  // names the input on the last line if the target crashes
+    std::fprintf(stderr, "%s\n", path.c_str());  // if the target crashes, the last line printed names the input
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }
   std::printf("%zu inputs\n", files.size());

@@ -66,6 +66,8 @@ class Audit(unittest.TestCase):
                     check, words = "audit", APART
                 self.assertIn(check, failed)
                 self.assertIn(words, failed[check]["likely"])
+                if check == "audit":
+                    self.assertRegex(failed[check]["detail"], r"\bstep \d+\b.*, launch \d\Z")
                 self.assertIsNone(case["stats"]["step_time_ns"])
 
     def test_the_optimizers_step_count_reveals_updates_left_out_between_audits(self):

@@ -20,7 +20,7 @@ JUNIT = ("check", "--workload", "toy", "--strategy", "cpu", "--junit")
 
 
 class Check(Runs):
-    def test_check_counts_the_checks_of_each_strategy_and_saves_no_run(self):
+    def test_check_prints_the_number_of_checks_of_each_strategy_and_saves_no_run(self):
         done = self.run_it("check", "--workload", "toy")
         rows = {words[0]: words[1:] for words in map(str.split, done.stdout.splitlines()) if words[1:] and words[-1].isdigit()}
         self.assertEqual((rows["cpu"], rows["ddp"]), (["1", "2", "0", "0"], ["2", "4", "0", "0"]))
@@ -54,7 +54,7 @@ class Check(Runs):
         self.variables.update(LD_LIBRARY_PATH=os.path.join(os.path.dirname(WORKER), "../fake_nvml"), FAKE_GPUS="4")
         self.assertEqual(worlds(), {1, 2, 3, 4})
 
-    def test_some_random_layouts_run_the_costly_scenarios_too(self):
+    def test_some_layouts_drawn_by_check_also_run_the_scenarios_that_take_long(self):
         seen = set()
         for seed in range(1, 41):
             done = self.run_it("check", "--strategy", "ddp", "--workload", "toy", "--layouts", "4", "--seed", str(seed), "-o", "json")
@@ -119,7 +119,7 @@ class Check(Runs):
             self.run_it(*JUNIT, "pipe")
             self.assertEqual(xml.etree.ElementTree.fromstring(reader.stdout.read()).tag, "testsuites")
 
-    def test_check_appends_junit_to_an_open_file(self):
+    def test_check_appends_junit_if_its_path_is_the_open_stdout(self):
         """/dev/stdout may be a regular file. Replacing that file would lose the table and earlier output."""
         os.symlink("/dev/stdout", self.directory + "/link")
         for name in ("/dev/stdout", "/proc/self/fd/1", "/dev/fd/1", "link"):

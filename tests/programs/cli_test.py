@@ -50,6 +50,19 @@ class Cli(Runs):
         self.assertIn(group["sentences"][0]["text"], below)
         self.assertNotIn("world 1:", self.run_it("--workload", "toy", "--quick", "--cpus", "1", "-q").stdout)
 
+    def test_parameters_that_contradict_each_other_are_refused_before_anything_runs(self):
+        words = ("--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--param")
+        for more in ((), ("--dry-run",)):
+            with self.subTest(more):
+                refused = self.run_it(*words, "fault=contradiction", *more, code=2)
+                self.assertIn("fault=contradiction contradicts", refused.stderr)
+        self.assertFalse(os.path.exists(self.directory + "/results"))
+        plan = json.loads(self.run_it(*words, "fault=contradiction,none", "--dry-run", "-o", "json").stdout)
+        (skipped,) = plan["skipped"]
+        self.assertEqual(skipped["case"]["params"], {"fault": "contradiction"})
+        self.assertIn("contradicts", skipped["reason"])
+        self.assertEqual({case["strategy"] for case in plan["cases"]}, {"cpu", "ddp"})
+
     def test_the_suggested_report_command_is_quoted_for_the_shell(self):
         self.variables["DPBENCH_CALLED"] = "scripts of/dpbench"
         done = self.run_it("--workload", "toy", "--quick", "-o", "none", "--out", "it's $here")
@@ -184,7 +197,7 @@ class Cli(Runs):
         self.assertIn("--strategy cpu", self.refused("--strategy", "gpu", "--cpus", "1", code=77))
         self.assertRegex(self.refused("--backend", "nccl", code=77), "'nccl'.*this is a fake")
 
-    def test_a_cuda_library_that_failed_to_load_is_probed_again_if_there_is_a_gpu(self):
+    def test_a_cuda_library_that_failed_to_load_in_the_build_is_loaded_again_if_there_is_a_gpu(self):
         worker = self.directory + "/dpbench-worker"
         with open(os.path.join(os.path.dirname(WORKER), "catalogue.json"), encoding="utf-8") as file:
             written = json.load(file)
@@ -204,7 +217,7 @@ class Cli(Runs):
                 self.variables["LD_LIBRARY_PATH"] = nvml
                 self.assertIn("this is a fake" if code else "", self.run_it(*plan, code=code).stderr)
 
-    def test_a_worker_probes_the_cuda_library_only_if_there_is_a_gpu(self):
+    def test_doctor_and_list_let_the_worker_load_the_cuda_library_only_if_there_is_a_gpu(self):
         worker, beside = self.directory + "/dpbench-worker", os.path.join(os.path.dirname(WORKER), "catalogue.json")
         shutil.copy(beside, self.directory)
         with open(worker, "w", encoding="utf-8") as file:
@@ -224,7 +237,7 @@ class Cli(Runs):
                         self.assertEqual(file.read(), asked + words + "\n")
                     os.remove(self.directory + "/asked")
 
-    def test_without_a_gpu_list_with_a_plugin_needs_no_catalogue_json_beside_the_worker(self):
+    def test_without_a_gpu_list_works_without_the_file_catalogue_json_if_a_plugin_is_given(self):
         worker = self.directory + "/dpbench-worker"
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')
@@ -324,7 +337,7 @@ class Cli(Runs):
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--quick", "--check", "off", "-o", "json").stdout)
         self.assertEqual(report["cases"][0]["checks"], [])
 
-    def test_a_report_of_a_million_brackets_is_rejected_at_once(self):
+    def test_a_report_of_a_million_nested_brackets_is_rejected_at_once(self):
         with open(self.directory + "/deep.json", "w") as file:
             file.write("[" * 1000000)
         began = time.monotonic()
@@ -412,7 +425,7 @@ class Cli(Runs):
         self.assertIn("results", status["found"])
         self.assertIn("results", self.refused("--quick"))
 
-    def test_dpbench_env_prints_a_list_in_one_line_and_why_gpus_and_cuda_are_missing(self):
+    def test_dpbench_env_prints_each_list_of_values_in_one_line_and_why_gpus_and_cuda_are_missing(self):
         open(self.directory + "/libnvidia-ml.so.1", "w").close()  # a broken GPU driver: an empty file
         self.variables["LD_LIBRARY_PATH"] = self.directory
         message = self.run_it("env").stdout

@@ -119,7 +119,7 @@ class CpuOnly(unittest.TestCase):
             self.assertEqual(places_of(["libtorch_cuda.so", "libcudart.so.13", "libnone.so"], listing),
                              {"libtorch_cuda.so": f"{folder}/torch/lib/libtorch_cuda.so", "libcudart.so.13": str(beside)})
 
-    def test_if_the_cuda_library_is_built_it_is_linked_with_z_defs(self):
+    def test_if_the_cuda_library_is_built_its_linker_rejects_undefined_symbols(self):
         with open(os.path.join(BUILD, "build.ninja"), encoding="utf-8") as file:
             links = re.findall(r"^build lib/libdpbench_cuda\.so:.*\n(?:  .*\n)*?  LINK_FLAGS = (.*)", file.read(), re.MULTILINE)
         for flags in links:

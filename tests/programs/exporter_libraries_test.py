@@ -64,7 +64,7 @@ class Libraries(unittest.TestCase):
         self.assertRegex(self.export(tool, code=2), rf"{re.escape(str(self.folder / 'out'))}.*\balready\b.*\n$")
 
     @needs("mlflow")
-    def test_mlflow_reads_back_every_case_and_the_report(self):
+    def test_mlflow_reads_back_every_exported_case_and_the_report(self):
         self.export("mlflow")
         from mlflow import MlflowClient
         client = MlflowClient(tracking_uri=f"sqlite:///{self.folder}/out/mlflow.db")
@@ -122,7 +122,7 @@ class Libraries(unittest.TestCase):
         self.assert_a_second_export_is_refused("wandb")
 
     @needs("tensorboard")
-    def test_tensorboard_reads_back_every_case_and_the_report(self):
+    def test_tensorboard_reads_back_every_exported_case_and_the_report(self):
         self.export("tensorboard")
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
         from tensorboard.util import tensor_util

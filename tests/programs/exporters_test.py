@@ -67,7 +67,7 @@ class Exporters(unittest.TestCase):
         self.assertEqual((settings["strategy"], settings["param.bucket_mb"], settings["batch"]), ("ddp", "1", 64))
         self.assertFalse({"status", "reason", "clip_norm", "data_dir"} & set(settings))
 
-    def test_exported_curves_have_the_slowest_rank_of_a_block_and_accuracies_at_an_epochs_last_step(self):
+    def test_exported_curves_use_the_slowest_rank_of_each_block_and_place_accuracies_at_the_end_of_epochs(self):
         made = sample_runs.case("ddp", world=2, launches=2, samples=2)
         for launch, times in zip(made["launches"], (([100, 400], [300, 200]), ([500, 500], [10, 600]))):
             launch["ranks"][0]["samples_ns"], launch["ranks"][1]["samples_ns"] = times

@@ -49,7 +49,7 @@ class Help(unittest.TestCase):
             for flag in flags:
                 self.assertIn(f"-l {flag} " if form == "fish" else f"--{flag}", text, form)
 
-    def test_the_committed_command_and_strategy_references_equal_the_programs_output(self):
+    def test_the_reference_documents_in_git_equal_the_output_of_help_and_list(self):
         self.assertEqual((ROOT / "harness/commands.md").read_text(encoding="utf-8"), dpbench("help", "--as", "markdown"))
         self.assertEqual((ROOT / "strategies/reference.md").read_text(encoding="utf-8"), dpbench("list", "-o", "markdown"))
 

@@ -11,6 +11,8 @@ import sys
 import tempfile
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
+
 PROGRAM, PLUGIN = map(os.path.abspath, (sys.argv.pop(1), sys.argv.pop(1)))
 sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
 SHARES = {"allreduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "allgather": lambda n: (n - 1) / n,
@@ -59,7 +61,7 @@ class Micro(unittest.TestCase):
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
 
-    def test_tables_of_collectives_and_rank_pairs_fold_to_the_environment_variable_columns(self):
+    def test_tables_of_collectives_and_rank_pairs_wrap_at_the_width_in_the_variable_columns(self):
         for words, columns in ((("--collective", "allreduce,barrier", "--world", "3"), 80),
                                (("--pairs", "--world", "5"), 40)):
             with self.subTest(words):
@@ -68,7 +70,7 @@ class Micro(unittest.TestCase):
                 self.assertIn("wrong", table)
         self.assertRegex(table, r"\n# rank +host[ \d]*\n[ \d]*4\n +0 ")  # the last columns are on a line below
 
-    def test_collectives_are_timed_up_to_256_mib_with_iterations_set_by_size(self):
+    def test_collectives_are_timed_up_to_256_mib_with_fewer_iterations_for_larger_sizes(self):
         names = self.micro("--world", "2,3", "--benchmark_list_tests=true", COLLECTIVES).stdout.split()
         sizes = {}
         for name in names:
@@ -107,6 +109,8 @@ class Micro(unittest.TestCase):
         for name in ("reduce", "scatter"):
             self.assertRegex(lacking, rf"\n# {name}/backend:wrong-sums/world:2/bytes:1024/.* skipped: .*\b{name}\b")
         self.assertIn("skipped: ", self.micro("--backend", "wrong-sums,shm", *words, "reduce", LD_PRELOAD=PLUGIN).stdout)
+        narrow = self.micro("--backend", "wrong-sums", *words, "reduce", code=77, LD_PRELOAD=PLUGIN, COLUMNS="80").stdout
+        self.assertLessEqual(max(map(len, narrow.splitlines())), 80, narrow)
 
     def test_dpbench_micro_pairs_prints_bandwidth_and_latency_between_each_two_ranks_and_their_hosts(self):
         words = ("--pairs", "--world", "3", "--backend", "shm", "--max-bytes", "64KiB")
@@ -154,6 +158,20 @@ class Micro(unittest.TestCase):
             hosts = {host: [float(cell) for cell in cells] for host, *cells in rows_of(figure + ", worst pair")}
             self.assertEqual(list(hosts), ["host-0", "host-1"])
             self.assertEqual(hosts["host-0"], [worst(ranks[0][0], ranks[1][0]), worst(ranks[0][1:] + ranks[1][1:])])
+        of_copy = [cells for _, _, *cells in rows_of(r"bandwidth \(%.*from the rank")]
+        self.assertEqual([[cell != "-" for cell in cells] for cells in of_copy],
+                         [[a != b and a // 2 == b // 2 for b in range(4)] for a in range(4)], "only on one host")
+
+    def test_collectives_of_ranks_on_two_hosts_are_printed_beside_the_rate_of_the_slowest_link(self):
+        words = ("--collective", "allreduce,broadcast", "--backend", "gloo", "--min-bytes", "1MiB", "--max-bytes",
+                 "1MiB")
+        entries = json.loads(self.launched(1, *words, "-o", "json"))["benchmarks"]
+        self.assertEqual(len({entry["link_gb_s"] for entry in entries}), 1, "measured once")
+        for entry in entries:
+            self.assertGreater(entry["link_gb_s"], 0)
+            self.assertAlmostEqual(entry["of_link"], entry["busbw_gb_s"] / entry["link_gb_s"], places=9)
+        self.assertRegex(self.launched(1, *words), r"busbw +of link +#wrong\n.*\n +1048576 .* \d+ % +0\n")
+        self.assertRegex(self.micro("--world", "2", *words).stdout, r"busbw +of copy +#wrong\n")
 
     def test_ranks_that_a_launcher_starts_on_two_hosts_measure_collectives_together(self):
         table = self.launched(1, "--collective", "allreduce,barrier", "--max-bytes", "16")

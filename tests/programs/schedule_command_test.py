@@ -70,7 +70,7 @@ class ScheduleCommand(unittest.TestCase):
     def test_the_json_of_a_schedule_has_the_actions_of_each_rank_with_transfers_and_times(self):
         document = self.document("1f1b", "--stages", "2", "--microbatches", "2")
         self.assertEqual((document["makespan"], document["bubble"], document["formula"]["value"]), (9, 3, 3))
-        self.assertEqual(document["per_rank"][1]["order"][:4], ["1RECV_F0", "1F0", "1RECV_F1", "1B0"])
+        self.assertEqual(document["per_rank"][1]["order"][:4], ["1RECV_F0", "1RECV_F1", "1F0", "1B0"])
         self.assertEqual(document["per_rank"][1]["computations"][1], {"action": "1B0", "start": 2, "end": 4})
 
     def test_dpbench_schedule_reads_back_its_own_csv_with_and_without_transfers(self):
@@ -115,7 +115,7 @@ class ScheduleCommand(unittest.TestCase):
         for word in (*NAMES, "(P-1)(F+B-W)", "gradient-order", "deadlock-unbuffered"):
             self.assertIn(word, text)
 
-    def test_every_output_of_dpbench_schedule_folds_to_80_columns(self):
+    def test_every_output_of_dpbench_schedule_wraps_at_80_columns(self):
         self.put("deadlock.csv", DEADLOCK)
         self.put_trace("hand.trace.json")
         for words, code in ((["--list"], 0), (["zb-h1", "--costs", "send=1,bytes=5,rate=2"], 0), (NAMES, 0),

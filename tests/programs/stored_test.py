@@ -17,6 +17,7 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 from terminals import read_terminal
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
@@ -283,7 +284,7 @@ class Stored(unittest.TestCase):
         self.assertEqual(run.returncode, 0)
         return printed.decode()
 
-    def test_exported_tables_fold_to_the_terminal_or_environment_variable_columns_and_lose_no_word(self):
+    def test_exported_tables_wrap_at_the_width_of_the_terminal_or_variable_columns_and_lose_no_word(self):
         export = ("export", GOLDEN, "--to", "table")
         whole = self.on_a_terminal(250, *export)
         self.assertGreater(max(map(len, whole.splitlines())), 120)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
 DPBENCH, FAKE = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
@@ -89,7 +90,7 @@ class FindBatch(unittest.TestCase):
 
     def test_find_batch_refuses_invalid_or_conflicting_flags(self):
         for words in (["--find-batch", "--memory", "2"], ["--find-batch", "--memory", "0GB"],
-                      ["--find-batch", "--over", "overlap"], ["--find-batch", "--memory", "1GB", "--launches", "3"],
+                      ["--find-batch", "--over", "overlap"], ["--find-batch", "--memory", "1GB", "--launches", "5"],
                       ["--find-batch", "--batch", "1,2", "--memory", "1GB"], ["--memory", "1GB", "--over", "overlap"],
                       ["--find-batch"]):
             with self.subTest(words):
@@ -100,18 +101,25 @@ class FindBatch(unittest.TestCase):
 class TuneOverParameters(unittest.TestCase):
     FLAGS = ("--strategy", "fsdp", "--workload", "mnist-mlp", "--cpus", "2", "--dry-run")
 
-    def test_tune_tries_the_words_of_a_parameter_that_also_accepts_numbers(self):
+    def test_tune_tries_only_the_named_values_of_a_parameter_that_also_accepts_numbers(self):
         tried = set(re.findall(r"/reshard=(\w+)", tune(*self.FLAGS, "--over", "reshard").stdout))
         self.assertEqual(tried, {"off", "shard"})
 
-    def test_a_dry_run_refuses_a_number_below_the_limit_of_the_parameter(self):
+    def test_a_dry_run_refuses_a_parameter_value_below_its_minimum(self):
         for value in ("unit=0", "prefetch=-1", "reshard=1"):
             with self.subTest(value):
                 self.assertIn("fsdp." + value, tune(*self.FLAGS, "--param", value, code=2).stderr)
 
+    def test_a_dry_run_skips_values_that_contradict_each_other_and_refuses_to_tune_if_none_is_left(self):
+        flags = ("--strategy", "ddp", "--workload", "mnist-mlp", "--cpus", "2", "--dry-run")
+        done = tune(*flags, "--param", "skip_unused=on,off", "--param", "find_unused=on,off")
+        self.assertRegex(done.stdout, r"skipped: .*ddp\.skip_unused=on and ddp\.find_unused=off")
+        done = tune(*flags, "--param", "skip_unused=on", code=2)
+        self.assertIn("ddp.skip_unused=on and ddp.find_unused=off", done.stderr)
+
 
 class TuneOverBatches(unittest.TestCase):
-    SAMPLING = ("--launches", "3", "--samples", "2")
+    SAMPLING = ("--launches", "4", "--samples", "3")
     FLAGS = ("--strategy", "ddp", "--cpus", "2", *SAMPLING)
 
     def report(self, *flags):
@@ -126,12 +134,13 @@ class TuneOverBatches(unittest.TestCase):
         tried = {int(row.split()[0]) for row in done.stdout.splitlines() if re.match(r" *\d+ +2 ", row)}
         self.assertEqual(tried, {2, 4, 8, 16, 32}, done.stdout)
 
-    def test_tune_compares_the_batches_of_the_flag_batch_with_the_first_of_them(self):
+    def test_tune_compares_all_batches_of_the_flag_batch_with_the_first_one(self):
         report = self.report(*self.FLAGS, "--workload", "toy", "--batch", "6,3,12")
         self.assertEqual(report["config"]["reference_batch"], 6)
         (best,) = report["config"]["tuned"]
         self.assertIn("/b12/", best["case"])
-        self.assertEqual((best["speedup"], best["low"], best["high"], best["launches"]), (2, 2, 2, 3))
+        self.assertEqual((best["speedup"], best["low"], best["high"], best["launches"]), (2, 2, 2, 4))
+        self.assertEqual((best["pairs"], best["verdict"]), (12, "faster"))
         (sentence,) = report["answer"]["sentences"]
         self.assertIn("use --batch 12: 2.00x (2.00 to 2.00)", sentence["text"])
         self.assertEqual({case["batch"]: case["derived"]["speedup"] for case in report["cases"]}, {6: 1, 3: 0.5, 12: 2})

@@ -1,5 +1,6 @@
 """Workloads in Python for strategies in C++ and Python: self-attention over random sequences, a regression, the same
-with BatchNorm1d, in float32 alone and with optimizers of its own, and a model with named inputs and outputs."""
+with BatchNorm1d, in float32 alone and with optimizers of its own, a regression on sequences of different lengths, and
+a model with named inputs and outputs."""
 import functools
 
 import torch
@@ -68,6 +69,26 @@ class NormedRegression(Regression):
 
     def model(self):
         return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
+
+
+class Sum(nn.Module):
+    def forward(self, x):
+        return x.sum(1)
+
+
+@dpbench.workload("py-lengths", batch=8, samples=64, learning_rate=0.05)
+class Lengths(Regression):
+    """a regression on sequences of different lengths, which batch() pads with zeros to the longest of the batch"""
+
+    def model(self):
+        # without biases, so that padding stays zero
+        return nn.Sequential(nn.Linear(2, 8, bias=False), nn.Tanh(), nn.Linear(8, 8, bias=False), nn.Tanh(), Sum(), nn.Linear(8, 1))
+
+    def batch(self, ids):
+        lengths = 2 + ids.view(-1, 1) % 3
+        place = torch.arange(int(lengths.max()))
+        x = torch.stack([ids.view(-1, 1) / 64 + place / 8, 1 - place / 4 * torch.ones(len(ids), 1)], 2)
+        return x * (place < lengths).unsqueeze(-1), lengths / 4
 
 
 class InFloat32(nn.Linear):

@@ -55,7 +55,7 @@ struct Child {
   int output;
 };
 
-// The child process runs the rank and reports its error through a pipe.
+// Starts a child process, which runs the rank and reports its error through a pipe.
 Child fork_rank(const Team& team, const std::string& file, int rank, const SetupBody& body) {
   int ends[2];
   check(pipe(ends) == 0, "no pipe");

@@ -101,17 +101,17 @@ class Ci(unittest.TestCase):
         self.check("keep-baseline.yml", "1", 0, "valid", cores=cores)
         self.git(self.here, "checkout", "-q", "dpbench-baseline")
 
-    def test_the_github_example_passes_an_equally_fast_build(self):
+    def test_the_github_ci_example_passes_an_equally_fast_build(self):
         self.check("github.yml", "1", 0, "2 same. Gate: passed")
 
-    def test_the_github_example_fails_a_slower_build(self):
+    def test_the_github_ci_example_fails_a_slower_build(self):
         self.check("github.yml", "1.2", 1, "SLOWER")
 
-    def test_the_gitlab_example_passes_an_equally_fast_build(self):
+    def test_the_gitlab_ci_example_passes_an_equally_fast_build(self):
         self.check("gitlab.yml", "1", 0, "2 same. Gate: passed")
         self.assertTrue((self.here / "checks.xml").exists() and (self.here / "cases.xml").exists())
 
-    def test_the_gitlab_example_fails_a_slower_build(self):
+    def test_the_gitlab_ci_example_fails_a_slower_build(self):
         self.check("gitlab.yml", "1.2", 1, "SLOWER")
 
     def test_a_baseline_pushed_by_one_ci_job_is_used_by_another(self):
@@ -127,7 +127,7 @@ class Ci(unittest.TestCase):
                 self.keep_baseline()
                 self.check(name, "4", 1, "SLOWER", noise="0.25")
 
-    def test_the_gitlab_example_warns_and_the_github_example_passes_if_builds_differ_by_noise(self):
+    def test_the_gitlab_ci_example_warns_and_the_github_ci_example_passes_if_builds_differ_by_noise(self):
         for name, code in (("github.yml", 0), ("gitlab.yml", 4)):
             with self.subTest(name):
                 self.setUp()

@@ -120,7 +120,7 @@ class Parts(Fixture):
         self.gpu_check("--rehearse", "--resume", "--part", "check-dp-2", code=0)
         self.assertEqual(set(self.parts()), {"doctor", "check-dp", "check-dp-2"})
 
-    def test_gpu_check_refuses_to_resume_no_run_or_on_a_gpu_a_run_without_gpu(self):
+    def test_gpu_check_refuses_to_resume_without_an_earlier_run_or_on_a_gpu_after_a_run_without_gpu(self):
         self.gpu_check("--rehearse", "--resume", "--part", "doctor", code=2)
         self.gpu_check("--rehearse", "--part", "doctor", code=0)
         before = (self.out / "parts.json").read_text()

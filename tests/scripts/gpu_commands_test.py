@@ -10,6 +10,8 @@ import tempfile
 import unittest
 import unittest.mock
 
+from drawn_tests import load_tests  # noqa: F401, unittest calls it
+
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
@@ -82,7 +84,7 @@ class Commands(unittest.TestCase):
 
 
 class Pack(unittest.TestCase):
-    def test_a_tree_packed_for_a_gpu_machine_has_all_programs_and_libraries(self):
+    def test_a_folder_packed_for_a_gpu_machine_has_all_programs_and_libraries(self):
         if not (BUILD / "lib/libdpbench_cuda.so").exists():
             self.skipTest("built without a CUDA toolkit: nothing to pack")
         with tempfile.TemporaryDirectory() as folder:

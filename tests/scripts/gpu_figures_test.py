@@ -88,7 +88,7 @@ class Sweeps(unittest.TestCase):
         the peak is 1e12 per second, so a step of 100 us reaches 100 % of the peak."""
         return {"measure-batches": {"mnist-mlp": {"cases": [case("mnist-mlp", us, flop="100000000", batch=batch) for batch, us in steps]}}}
 
-    def test_a_gpu_counts_as_busy_from_the_smallest_batch_with_nearly_the_best_peak_share(self):
+    def test_a_gpu_counts_as_busy_from_the_smallest_batch_that_nearly_reaches_the_best_flop_rate(self):
         shares = figures.peak_shares(self.sweep((4096, 125), (64, 1000), (1024, 130), (256, 400)), "measure-batches", "batch")
         self.assertEqual({place: round(share, 3) for (_, place), share in shares.items()}, {64: 0.1, 256: 0.25, 1024: 0.769, 4096: 0.8})
         self.assertEqual(figures.busy_from(shares), {"mnist-mlp": (1024, 4096, False)})

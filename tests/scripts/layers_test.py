@@ -181,10 +181,11 @@ class Layers(unittest.TestCase):
         self.assertIn(f"{path} ({2 * half}), {other_path} (2)", reason)
 
     def test_layers_py_reports_a_folder_with_too_many_files(self):
-        files = [f"workloads/data/{i}.h" for i in range(MOST_FILES + 1)]
-        self.assertEqual(run(dict.fromkeys(files[1:], "")), (0, {}))
-        status, faults = run(dict.fromkeys(files, ""))
-        self.assertEqual((status, list(faults)), (1, [("workloads/data", f"{MOST_FILES + 1} files")]))
+        for folder in ("workloads/data", "scripts/charts"):
+            files = [f"{folder}/{i}.py" for i in range(MOST_FILES + 1)]
+            self.assertEqual(run(dict.fromkeys([*files[1:], "workloads/base/one.h"], "")), (0, {}))
+            status, faults = run(dict.fromkeys([*files, "workloads/base/one.h"], ""))
+            self.assertEqual((status, list(faults)), (1, [(folder, f"{MOST_FILES + 1} files")]))
 
     def test_layers_py_fails_on_a_tree_without_sources(self):
         self.assertEqual(run({}), (1, {}))

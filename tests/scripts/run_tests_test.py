@@ -141,8 +141,9 @@ class Test(unittest.TestCase):
                 self.assertIn(f"{failing} was here", done.stderr)
                 self.assertRegex(done.stderr.splitlines()[-1], f"^scripts/test: failed:.* {part}\\b")
 
-    def test_scripts_test_runs_the_sanitizers_on_even_days_only(self):
-        for day, parts in (("331", ["check", "core"]), ("332", ["check", "core", "sanitizers"])):
+    def test_scripts_test_runs_the_sanitizers_on_every_fourth_day_only(self):
+        for day, parts in (("330", ["check", "core"]), ("331", ["check", "core"]), ("332", ["check", "core", "sanitizers"]),
+                           ("all", ["check", "core", "sanitizers"])):
             self.assertEqual(re.findall(r"(?m)^== (\w+)$", self.run_with("none", flags=(), day=day).stdout), parts)
 
     COMPILED = "toolkit 13.0.88, NCCL 2.28"

@@ -1,4 +1,4 @@
-// The share of a long list of tests that the plain suite runs.
+// Draws the tests of a long list that the plain suite runs: a share of them, or all.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +25,7 @@ std::vector<T> drawn(const std::vector<T>& all, int parts, uint64_t shift = 0) {
   return some;
 }
 
-// Groups the values by their key and returns what drawn() returns for each group, so at least one value of every key.
+// Groups the values by their key and draws a share of each group as drawn() does, so at least one value of every key.
 template <class T, class KeyOf>
 std::vector<T> drawn_of_each(const std::vector<T>& all, int parts, const KeyOf& key_of) {
   std::map<std::decay_t<std::invoke_result_t<KeyOf, const T&>>, std::vector<T>> groups;

@@ -46,7 +46,8 @@ def ranks_of(directory):
     for path in processes_of(directory):
         try:
             with open(os.path.join(os.path.dirname(path), "cmdline"), "rb") as file:
-                found += [path] if file.read().split(b"\0")[0].decode() == WORKER else []
+                program, *words = file.read().split(b"\0")
+            found += [path] if program.decode() == WORKER and b"--refusals" not in words else []
         except OSError:
             pass
     return found

@@ -14,12 +14,13 @@
 
 namespace dpbench {
 
-// An optimizer that a workload defines itself. Its update of a parameter must not depend on other parameters.
+// An optimizer that a workload defines itself. The step of one parameter must not depend on other parameters.
 class OwnOptimizer {
  public:
   virtual ~OwnOptimizer() = default;
-  // Returns the parameter after a step at this learning rate. state: tensors of the optimizer's state for this
-  // parameter, by name; empty before the first step. step() must replace these tensors by new ones, not change them.
+  // Steps one parameter: returns its new value. rate: the learning rate of this step. state: the optimizer's state
+  // tensors for this parameter, by name; empty before the first step. step() must replace these tensors by new ones
+  // instead of changing them.
   virtual at::Tensor step(const at::Tensor& parameter, const at::Tensor& gradient, double rate,
                           std::vector<std::pair<std::string, at::Tensor>>& state) const = 0;
 };
@@ -27,7 +28,7 @@ class OwnOptimizer {
 struct OptimizerSpec {
   enum class Kind { sgd, adam };
   Kind kind = Kind::sgd;
-  double learning_rate = 1e-3;                        // highest learning rate of the schedule
+  double learning_rate = 1e-3;                        // the highest learning rate that the schedule reaches
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // settings of Adam, unused by SGD
   // Decoupled weight decay as in AdamW, for parameters with two or more dimensions. Must be 0 for SGD.
   double weight_decay = 0;
@@ -36,7 +37,8 @@ struct OptimizerSpec {
   // final_fraction times its highest value, and stays there. If decay_steps is 0, it stays at its highest value.
   int64_t warmup_steps = 0, decay_steps = 0;
   double final_fraction = 0;
-  // An optimizer that replaces `kind` and its settings; null: none. Only strategies in Python support it.
+  // The workload's own optimizer, which replaces `kind` and its settings; null if there is none. Only strategies in
+  // Python support it.
   std::shared_ptr<const OwnOptimizer> own = {};
 };
 
@@ -46,7 +48,7 @@ inline bool is_scheduled(const OptimizerSpec& spec) { return spec.warmup_steps >
 // Returns the weight decay for a parameter, which depends on its number of dimensions.
 double weight_decay(const OptimizerSpec& spec, int64_t dimensions);
 
-// The kinds of optimizer-state tensors: momentum_buffer is SGD's, the others are Adam's.
+// The kinds of tensors in an optimizer's state. SGD has momentum_buffer, Adam has the others.
 enum class Slot { momentum_buffer, momentum, variance, step };
 template <>
 inline constexpr auto enum_names<Slot> =
@@ -56,7 +58,8 @@ inline constexpr auto enum_names<Slot> =
 std::vector<Slot> state_slots(const OptimizerSpec& spec);
 // Returns the name of an optimizer-state tensor, "<parameter>.<slot>".
 inline std::string state_name(const std::string& parameter, Slot slot) { return parameter + "." + slot; }
-// Splits the name of an optimizer-state tensor. `slot` is empty if the name does not end with one of the slots above.
+// The parts of the name of an optimizer-state tensor, "<parameter>.<slot>". `slot` is empty if the name ends in no
+// known slot.
 struct StateName {
   std::string parameter;
   std::optional<Slot> slot;

@@ -1,5 +1,5 @@
-// The ABI mark: the versions of the plug-in interface and LibTorch, as text. Every object file that includes an
-// interface header contains the mark. dpbench refuses a plug-in with another mark than its own.
+// The ABI mark: the versions of the plug-in interface and of LibTorch, as text. Every object file that includes a
+// header of the interface contains the mark. dpbench refuses a plug-in with a mark that differs from its own.
 #pragma once
 
 #include <torch/headeronly/version.h>
@@ -11,7 +11,7 @@
 namespace dpbench {
 
 // The first number is the interface version. Raise it with every change that breaks plug-ins already built.
-// Headers at the last review of this number, as hashed by tests/programs/plugin_abi_test.py: a109b5052c48d19f
+// Headers at the last review of this number, as hashed by tests/programs/plugin_abi_test.py: 404656c417e287d6
 [[gnu::used]] inline const char plugin_abi[] =
     DPBENCH_ABI_MARK "30 libtorch " DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR);
 

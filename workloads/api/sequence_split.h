@@ -17,11 +17,14 @@ namespace dpbench {
 
 // The properties of a model that context parallelism needs.
 struct SequencePlan {
-  int64_t tokens = 0;  // sequence length: dimension 1 of input, target, activations and output; 0: cannot be cut
-  int64_t heads = 0;   // attention heads of a layer; each group of them shares a key and value head
+  // Length of the sequence, which is dimension 1 of input, target, activations and output; 0: the sequence cannot be
+  // cut.
+  int64_t tokens = 0;
+  int64_t heads = 0;  // number of attention heads of a layer; heads / kv_heads of them share each key and value head
   int64_t kv_heads = 0;
-  // For a strategy's traffic formula: the number of layers, and the size of an attention head.
+  // For a strategy's traffic formula: the number of layers, and the number of features of one attention head.
   int64_t layers = 0, head_size = 0;
+  size_t first_layer = 0;  // number of the model's block that is the first layer; each layer is one block
 };
 
 // Computes attention of some queries over some keys. Tensors are [samples, heads, tokens, head size]. Keys and values
@@ -29,18 +32,18 @@ struct SequencePlan {
 class AttentionKernel {
  public:
   virtual ~AttentionKernel() = default;
-  // Returns causal attention over a whole sequence. Autograd computes its gradients.
+  // Returns causal attention over a whole sequence. Its gradients are those of ordinary autograd.
   virtual at::Tensor whole(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const = 0;
 
-  // The result of attention over a block of keys. logsumexp [samples, heads, tokens]: log-sum-exp of the scores, which
-  // gives the block's weight when blocks are merged. Undefined: attention without softmax; the outputs of blocks are
-  // added.
+  // The result of attention over a block of keys. logsumexp: log-sum-exp of the scores, of shape [samples, heads,
+  // tokens], which gives the weight of this block's output when several blocks are merged. If undefined, attention has
+  // no softmax, and the outputs of blocks are added.
   struct Result {
     at::Tensor output, logsumexp;
   };
   virtual Result block(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool causal) const = 0;
-  // Returns the block's contribution to the gradients of query, key and value. whole: the result over all blocks.
-  // slope: the gradient of the loss with respect to whole.output.
+  // Returns what a block of keys contributes to the gradients of query, key and value. whole: the attention result over
+  // all blocks. slope: the gradient of the loss with respect to whole.output.
   using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
   virtual Gradients block_backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key,
                                    const at::Tensor& value, const Result& whole, bool causal) const = 0;
@@ -51,51 +54,51 @@ class SequenceSplit {
  public:
   virtual ~SequenceSplit() = default;
 
-  // The model calls begin_block() before each of its blocks. name: the block's name, for error messages.
+  // The model calls begin_block() before each of its blocks. name: the block's name, for messages of later errors.
   virtual void begin_block(const std::string& /*name*/) const {}
   // Returns the positions of this rank's tokens, as pieces of the whole sequence in ascending order.
   virtual const std::vector<Piece>& tokens() const = 0;
-  // Returns the output of causal attention over all ranks' tokens for this rank's queries.
+  // Returns the output of causal attention for this rank's queries, over the keys and values of all ranks.
   virtual at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const std::shared_ptr<const AttentionKernel>& kernel) const = 0;
-  // Returns the sum of x over all ranks, on every rank.
+  // Returns, on every rank, the sum of all ranks' x.
   virtual at::Tensor total(const at::Tensor& x) const = 0;
   // Joins the tokens of all ranks along dimension `dim`, in the order of the sequence. Returns the result on every
   // rank.
   virtual at::Tensor join(const at::Tensor& own, int64_t dim) const = 0;
 };
 
-// Returns a tensor made of the given pieces of `whole` along dimension `dim`.
+// Cuts these pieces out of `whole` along dimension `dim` and returns them joined to one tensor.
 inline at::Tensor pieces_of(const at::Tensor& whole, int64_t dim, const std::vector<Piece>& pieces) {
   std::vector<at::Tensor> parts;
   for (const Piece& piece : pieces) parts.push_back(whole.narrow(dim, piece.first, piece.size));
   return parts.size() == 1 ? parts[0] : at::cat(parts, dim);
 }
 
-// The communication of a rank that computes a model together with other ranks: one object each for tensor, context and
-// expert parallelism. Null: the model is not divided in that way.
+// How a rank communicates with the other ranks that compute the same model: one object for tensor, one for context and
+// one for expert parallelism. An object is null if the model is not divided in that way.
 struct ModelSplit {
   std::shared_ptr<const TensorSplit> tensor = nullptr;
   std::shared_ptr<const SequenceSplit> sequence = nullptr;
   std::shared_ptr<const ExpertSplit> experts = nullptr;
 
-  // True if a rank computes only a part of the output for its samples. Under expert parallelism it computes the whole
-  // output.
+  // True if this rank computes only a part of the output of its samples: with tensor or context parallelism. Expert
+  // parallelism does not divide the output.
   bool cuts_output() const { return tensor || sequence; }
   void begin_block(const std::string& name) const {
     if (tensor) tensor->begin_block(name);
     if (sequence) sequence->begin_block(name);
     if (experts) experts->begin_block(name);
   }
-  // Returns the tokens that this rank holds before TensorSplit::enter() and after TensorSplit::leave(), as pieces of a
-  // sequence of `length` tokens.
+  // Returns the tokens that this rank holds between divided layers (before TensorSplit::enter() and after
+  // TensorSplit::leave()), as pieces of a sequence of `length` tokens.
   std::vector<Piece> tokens(int64_t length) const {
     if (!sequence) return {tensor ? tensor->sequence() : Piece{0, length}};
     return tensor ? pieces_within(sequence->tokens(), tensor->sequence()) : sequence->tokens();
   }
 
  private:
-  // Returns the part of `pieces` that lies in `range`, which counts the tokens of `pieces` from 0.
+  // Counts the tokens of `pieces` from 0, in their order, and returns the pieces of those that lie in `range`.
   static std::vector<Piece> pieces_within(const std::vector<Piece>& pieces, const Piece& range) {
     std::vector<Piece> found;
     int64_t before = 0;

@@ -12,7 +12,8 @@ namespace dpbench {
 struct TensorPart {
   std::string name;  // name of the whole tensor
   at::Tensor values;
-  // first: index of the part's first element in the whole tensor, per dimension. sizes: sizes of the whole tensor.
+  // first: for each dimension, the index in the whole tensor at which the part begins. sizes: the sizes of the whole
+  // tensor.
   std::vector<int64_t> first, sizes;
 };
 

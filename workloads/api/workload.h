@@ -20,17 +20,17 @@ namespace dpbench {
 
 struct Batch {
   at::Tensor input, target;
-  at::Tensor ids;  // int64: index in the data set of each sample in `input`
+  at::Tensor ids;  // for each sample in `input`, its index in the data set, as int64
   int64_t samples() const { return ids.size(0); }
 };
 
-// All inputs of a forward pass besides the samples. With these values, a dropout mask does not depend on how samples
-// are split between replicas.
+// All inputs of a forward pass besides the samples. A dropout mask that is computed from them does not depend on how
+// samples are split between replicas.
 struct Context {
   uint64_t seed = 0;
   int64_t step = 0;
   at::Tensor ids;
-  ModelSplit split = {};  // this rank's communication under tensor, context and expert parallelism
+  ModelSplit split = {};  // how this rank exchanges data with other ranks under tensor, context and expert parallelism
 };
 
 // A part of a model: a function of the previous block's output, and the layers that hold its parameters and buffers. A
@@ -62,8 +62,9 @@ class Model : public torch::nn::Module {
   // Returns how the model's experts are cut for expert parallelism over this many ranks. The default is an empty plan:
   // the model has no experts. Throws UsageError if there are fewer experts than ranks.
   virtual ExpertPlan expert_plan(int /*ranks*/) const { return {}; }
-  // Divides the model into spans of this many blocks. forward() then keeps only the input of each span, and the
-  // backward pass runs the span again. All activations of the last span are kept. 0: no recomputation.
+  // Turns recomputation on: divides the model into spans of this many blocks. Of each span except the last, forward()
+  // keeps only the input, and the backward pass runs the span again. The last span keeps all its activations. 0: no
+  // recomputation.
   void recompute(int64_t blocks) { recompute_ = blocks; }
   int64_t recompute() const { return recompute_; }
 
@@ -85,9 +86,10 @@ class Workload {
   // Returns the mean loss over the samples, or the sum if sum_loss() is true.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const = 0;
   virtual bool sum_loss() const { return false; }
-  // These functions replace loss() and the output under tensor and context parallelism if the model's last block leaves
-  // its output divided. split_loss() returns the loss and joined_output() the whole output, the same on every rank.
-  // output: this rank's part of the output. target: targets of whole sequences. Only the loss has a gradient.
+  // Under tensor and context parallelism, each rank may have only a part of the output of the model's last block. Two
+  // functions then replace loss() and the output: split_loss() returns the loss and joined_output() the whole output,
+  // equal on all ranks. output: this rank's part of the output. target: targets of whole sequences. Only the loss has a
+  // gradient.
   virtual at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& /*split*/) const {
     return loss(output, target);
   }
@@ -98,13 +100,14 @@ class Workload {
   // terms, such as one per token.
   virtual int64_t loss_terms(const Batch& batch) const { return batch.samples(); }
   virtual OptimizerSpec optimizer() const = 0;
-  // Returns these training samples as CPU tensors; floating-point tensors are float32. Pure and thread-safe, as is
-  // loss(): the same ids give the same samples in any process and thread.
+  // Returns the training samples with these ids as CPU tensors; floating-point tensors are float32. batch() and loss()
+  // are pure and thread-safe: the same ids give the same samples in any process and thread.
   virtual Batch batch(const at::Tensor& ids) const = 0;
-  // Generates or decompresses these samples ahead of batch(), so that the ranks of a host can share them. Never timed.
+  // Generates or decompresses the samples with these ids before batch() needs them, so that the ranks of a host can
+  // share them. Never timed.
   virtual void prepare(const at::Tensor& /*ids*/) const {}
-  // Number of tokens of a sample, and the floating-point operations of a training step on one sample by the model's
-  // closed formula; 0: the workload has none.
+  // Returns the number of tokens of a sample, or the floating-point operations of a training step on one sample by the
+  // model's closed formula; 0 if samples have no tokens, or the model no formula.
   virtual int64_t tokens_per_sample() const { return 0; }
   virtual double flop_per_sample() const { return 0; }
   // Continues a text by `tokens` tokens, drawn with this seed. forward: returns the model's output for a batch of one
@@ -119,14 +122,14 @@ class Workload {
 struct WorkloadOptions {
   int64_t scale = 1;       // factor on the model's width and depth; 1 is the original model
   std::string model = {};  // the model's name or shape (the flag --model); if empty, the workload's default
-  // If true, the model uses softplus, for checks in which ReLU's kink would amplify rounding errors.
+  // If true, the model uses softplus in place of ReLU. In some checks, ReLU's kink would amplify rounding errors.
   bool smooth = false;
   // The flag --data: MNIST's directory, or a file, as the workload defines it; if empty, the built-in samples.
   std::string data_dir = {};
   int64_t recompute = 0;  // the flag --recompute; the harness passes it to Model::recompute()
   // Directory of this run where ranks of a host share samples; if empty, each process has its own samples.
   std::string shared_dir = {};
-  uint64_t seed = 0;  // for probes in checks: the seed of the case, from which a probe may draw its sizes
+  uint64_t seed = 0;  // seed of the case; a probe (test model of the checks) may draw its sizes from it
 };
 
 // Returns options.scale (the flag --scale). Throws UsageError if it is out of range.
@@ -142,9 +145,9 @@ struct Recipe {
 struct Models {
   std::vector<std::string> names = {};  // predefined models; empty: the workload has a single model
   std::string sizes = {};               // names of the sizes that can be set, for help texts
-  std::string for_checks = {};          // model that `dpbench check` trains unless --model is given
-  // Groups of small sizes, such as {"layers=1", "layers=3"}. `dpbench check --layouts` draws one of each group; the
-  // first is the simplest.
+  std::string for_checks = {};          // the model that `dpbench check` trains if the user does not give --model
+  // Groups of small sizes, such as {"layers=1", "layers=3"}. `dpbench check --layouts` makes random models, each with
+  // one entry of every group. The first entry of a group is the simplest.
   std::vector<std::vector<std::string>> drawn = {};
 };
 
@@ -153,13 +156,13 @@ struct WorkloadInfo {
   Scaling scaling = Scaling::weak;  // default scaling, as in the example program that the workload reproduces
   int64_t batch = 64;  // default batch size: of all devices for strong scaling, per device for weak scaling
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
-  // True if the model is written in Python: a rank is then a process of a Python interpreter.
+  // True if the model is written in Python: each rank is then a process with a Python interpreter.
   bool python = false;
   // True for a probe: a test model of the conformance suite, which `run` uses only if --workload names it.
   bool probe = false;
-  // True for a probe on which `dpbench check` runs the slow scenarios even without --long, unless a parameter tensor of
-  // the probe is large. It is checked over every backend; only the largest of several randomly drawn worlds uses a
-  // single one.
+  // True for a probe on which `dpbench check` runs the slow scenarios even without --long, unless the probe has a large
+  // parameter tensor. Such a probe is checked over every backend, except that the largest of several randomly drawn
+  // worlds uses only one backend.
   bool thorough = false;
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.

@@ -32,12 +32,14 @@ inline constexpr const char* world_axis = "world";
 struct KnownAxis {
   const char* name;
   const char* summary;
-  bool data = false;           // ranks at different positions on the axis get different samples
-  bool stores_rows = false;    // each position on the axis stores some rows of each parameter
-  bool cuts_layers = false;    // each position on the axis computes a part of each layer; no layer may have experts
-  bool cuts_tensors = false;   // layers are divided by cutting their parameters; the sequence may be cut between layers
-  bool cuts_sequence = false;  // layers are divided by cutting the sequence, in all layers
-  bool cuts_experts = false;   // each position on the axis stores some experts of each layer
+  bool data = false;         // true if ranks at different positions on this axis train on different samples
+  bool stores_rows = false;  // true if each position on this axis stores only some rows of each parameter
+  // True if each position on this axis computes a part of each layer, which then may have no experts.
+  bool cuts_layers = false;
+  // True if layers are divided by cutting their parameters; the sequence may then be cut between these layers.
+  bool cuts_tensors = false;
+  bool cuts_sequence = false;  // true if layers are divided by cutting the sequence, which then is cut in all layers
+  bool cuts_experts = false;   // true if each position on this axis stores only some experts of each layer
 };
 
 inline const std::vector<KnownAxis>& known_axes() {
@@ -107,13 +109,15 @@ inline int size_of(const MeshShape& shape, const std::string& name) {
   return 1;
 }
 
-// True if --mesh accepts an axis of this name and the axis has the property, such as &KnownAxis::cuts_layers.
+// Returns true if --mesh accepts an axis with this name and the given property is true for it. property: a member of
+// KnownAxis, such as &KnownAxis::cuts_layers.
 inline bool axis_has(bool KnownAxis::* property, const std::string& name) {
   const KnownAxis* axis = mesh_text::known_axis(name);
   return axis && axis->*property;
 }
 
-// Returns the number of ranks on all axes that have the property, such as &KnownAxis::data; 1 if the mesh has none.
+// Returns the number of ranks on all axes for which the given property is true; 1 if the mesh has none. property: a
+// member of KnownAxis, such as &KnownAxis::data.
 inline int size_of(const MeshShape& shape, bool KnownAxis::* property) {
   int ranks = 1;
   for (const AxisSize& axis : shape) ranks *= axis_has(property, axis.name) ? axis.size : 1;
@@ -126,8 +130,8 @@ inline int place_on(const MeshShape& shape, const std::string& name, int rank) {
   return axis == shape.end() ? 0 : mesh_text::place_on(shape, static_cast<size_t>(axis - shape.begin()), rank);
 }
 
-// Determines the samples of a rank: the share of replica number `replica` of `replicas`. The replica depends only on
-// the rank's positions on the axes on which ranks get different samples.
+// Which samples a rank trains on: those of replica number `replica` of `replicas`. The number depends only on the
+// rank's positions on those axes whose ranks train on different samples.
 struct DataPlace {
   int replica = 0, replicas = 1;
 };

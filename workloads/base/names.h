@@ -12,7 +12,8 @@
 
 namespace dpbench {
 
-// The table of an enum's names, in declaration order. Specialise it beside the enum.
+// The names of an enum's values, in the order of its declaration. Each enum specialises this table beside its
+// definition.
 template <class Enum>
 inline constexpr std::nullptr_t enum_names = nullptr;
 

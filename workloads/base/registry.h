@@ -11,12 +11,13 @@
 
 namespace dpbench {
 
-// Runs `add`, which registers an entry. Keeps its error for require_valid_registrations(), because an exception that
-// leaves a static initialiser ends the process.
+// Calls `add`, which registers an entry in a table. If `add` throws, keeps the error, and require_valid_registrations()
+// throws it later: an exception that leaves a static initialiser would end the process.
 void register_or_note(const std::function<void()>& add);
 // Throws UsageError, prefixed with `origin`, if a registration has failed since the last call.
 void require_valid_registrations(const std::string& origin);
-// Throws UsageError unless the field of a registered entry is set. kind: "strategy", "workload" or "backend".
+// Throws UsageError if a required field of an entry is not set. kind: "strategy", "workload" or "backend". name: the
+// entry's name.
 void require_field(bool set, const std::string& kind, const std::string& name, const std::string& field);
 
 template <class Info>
@@ -40,7 +41,7 @@ class Registry {
     throw UsageError("unknown name '" + name + "' (known: " + known + ")");
   }
 
-  // Returns all entries. They never move, so references stay valid while plug-ins register more.
+  // Returns all entries. Entries never move in memory, so references to them stay valid while plug-ins add more.
   const std::deque<Info>& all() const { return entries_; }
 
  private:

@@ -10,8 +10,8 @@ Runtime runtime();
 // Sets the runtime of this process. Call it before any layer runs. Processes that do not call it use `fast`.
 void set_runtime(Runtime runtime);
 
-// While an object of this class exists, its thread is marked as one on which dpbench::backward() walks an autograd
-// graph.
+// While an object of this class exists, on_own_walk() is true in its thread. dpbench::backward() creates one while it
+// walks an autograd graph by itself instead of calling torch's engine.
 class OwnWalk {
  public:
   OwnWalk();
@@ -23,9 +23,10 @@ class OwnWalk {
   bool before_;
 };
 
-// True if dpbench::backward() walks an autograd graph on this thread.
+// Returns true if dpbench::backward() is walking an autograd graph on this thread, in place of torch's engine.
 bool on_own_walk();
-// Name of the autograd node in which dpbench walks a whole graph while torch's engine runs that single node.
+// Name of an autograd node of dpbench. Torch's engine runs this single node, and the node walks a whole graph by
+// itself.
 inline constexpr const char* walked_node = "dpbench::Walked";
 
 }  // namespace dpbench

@@ -1,6 +1,6 @@
-// Guards against a race in MKL's vector functions (pytorch issue 188792, MKL 2024.2), which LibTorch calls for tanh,
-// exp, sqrt and others. The first call of a function binds it to an implementation. If two threads make the first call
-// at once, one of them may get errors of a thousand units in the last place.
+// Protects against a race in MKL's vector functions (pytorch issue 188792, MKL 2024.2), with which LibTorch computes
+// tanh, exp, sqrt and others. The first call of a function selects its implementation. If two threads make first calls
+// at once, one of them may get results with errors of a thousand units in the last place.
 #pragma once
 
 namespace dpbench {

@@ -35,7 +35,7 @@ void WorkQueue::run() {
     jobs_.pop_front();
     lock.unlock();
     job();
-    job = nullptr;  // release the tensors of the finished job before a wait for all jobs ends
+    job = nullptr;  // releases the tensors that the finished job holds before a thread that waits for all jobs goes on
     lock.lock();
     --unfinished_;
     changed_.notify_all();

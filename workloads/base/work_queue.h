@@ -17,7 +17,8 @@ class WorkQueue {
   ~WorkQueue();  // Runs the jobs that are still queued, then ends the thread.
   void push(Job job);
   bool idle() const { return unfinished_.load(std::memory_order_acquire) == 0; }
-  // True if a job of this queue makes the call. Must not be called while another thread pushes the queue's first job.
+  // Returns true if called from a job of this queue. Must not be called while another thread pushes the queue's first
+  // job.
   bool runs_this_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
   void drain();
 

@@ -13,8 +13,8 @@
 
 namespace dpbench {
 
-// Which features of a layer are cut. inputs: the layer receives this rank's piece from the previous layer.
-// whole_inputs: it receives all features, and takes this rank's piece of them.
+// Which features of a layer are cut among ranks. inputs: the layer gets only this rank's piece of the features from the
+// previous layer. whole_inputs: it gets all features and takes this rank's piece of them.
 enum class Cutting { none, outputs, inputs, whole_inputs };
 
 // Returns which features of layer number `depth` of a stack are cut: outputs in the first layer, inputs in the second,
@@ -29,17 +29,19 @@ inline Cutting cutting_of(int64_t depth, int64_t layers) {
 struct StackLayer {
   std::string name;                 // name of the layer; its parameters are name.weight and, with has_bias, name.bias
   int64_t inputs = 0, outputs = 0;  // number of features
-  int64_t pixels_in = 1, pixels_out = 1;  // values per input feature and per output feature in a sample
+  // Number of values that a sample has per input feature, and per output feature.
+  int64_t pixels_in = 1, pixels_out = 1;
   bool has_bias = true;
-  std::vector<std::string> per_output = {};  // other parameters and buffers with one element per output feature
+  // Names of the layer's other parameters and buffers that have one element per output feature.
+  std::vector<std::string> per_output = {};
 };
 
-// Returns the tensor-parallel plan of a stack of layers. Throws UsageError if a layer has fewer features than there are
-// ranks.
+// Returns the tensor-parallel plan of a stack of layers, each a block of its model. Throws UsageError if a layer has
+// fewer features than there are ranks.
 TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks);
 
-// Computes a layer of which this rank has the features that `cutting` says. `Layer` must have the functions forward(x),
-// without_bias(x) and bias(), which returns the bias to add to the result of without_bias().
+// Computes a layer, of which this rank has only the features that `cutting` says. `Layer` must have the functions
+// forward(x), without_bias(x) and bias(). bias() returns what must be added to the result of without_bias().
 template <class Layer>
 at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, const TensorSplit* split) {
   if (!split || cutting == Cutting::none) return layer.forward(x);
@@ -51,7 +53,8 @@ at::Tensor divided(const Layer& layer, const at::Tensor& x, Cutting cutting, con
   }
   const at::Tensor sum = split->leave(pieces, [&](const at::Tensor& samples) { return layer.without_bias(samples); });
   const at::Tensor bias = layer.bias();
-  // Add the bias in the dtype of the sum, as an undivided layer does: bfloat16 under autocast.
+  // The bias is converted to the dtype of the sum. Under autocast that is bfloat16, in which an undivided layer adds
+  // its bias too.
   return bias.defined() ? sum + bias.to(sum.scalar_type()) : sum;
 }
 

@@ -70,7 +70,9 @@ class RecomputeNode : public torch::autograd::Node {
     const bool needs_x = before.requires_grad();
     const at::Tensor x = before.detach().requires_grad_(needs_x);
     if (needs_x) inputs.insert(inputs.begin(), x);
-    const KeptBuffers buffers(blocks_);  // restores the buffers after the backward pass, in which BatchNorm uses them
+    // Restores the values that the blocks' buffers have now, after the second run and its backward pass, which uses
+    // them.
+    const KeptBuffers buffers(blocks_);
     variable_list gradients = torch::autograd::grad({again(x)}, inputs, {slopes[0]}, /*retain_graph=*/false,
                                                     /*create_graph=*/false, /*allow_unused=*/true);
     if (!needs_x) gradients.insert(gradients.begin(), at::Tensor());
@@ -80,7 +82,7 @@ class RecomputeNode : public torch::autograd::Node {
   std::string name() const override { return "recompute"; }
 
  private:
-  // Runs the blocks again, with the step number, dropout masks and autocast of the forward pass.
+  // Runs the blocks again, with the same step number, dropout masks and autocast as in the forward pass.
   at::Tensor again(const at::Tensor& x) const {
     const at::AutoGradMode with_graph(true);
     const Autocast autocast(autocast_, device_);
@@ -89,7 +91,7 @@ class RecomputeNode : public torch::autograd::Node {
     return run_blocks(blocks_, x, context_);
   }
 
-  std::vector<Block> blocks_;  // copied, because a strategy may delete the model before the backward pass
+  std::vector<Block> blocks_;  // copies, because a strategy may delete the model before the backward pass
   std::vector<at::Tensor> parameters_;
   Context context_;
   SavedVariable x_;

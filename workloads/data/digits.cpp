@@ -35,7 +35,8 @@ ImageSet open_set(const WorkloadOptions& options, const DigitSet& set) {
                         });
 }
 
-// Number of images to prefetch ahead: 50 kB in all, enough for as many outstanding cache misses as a core supports.
+// Number of images whose memory is prefetched ahead of use. They have 50 kB in all, which keeps as many cache misses
+// outstanding as a core supports.
 constexpr size_t prefetch_distance = 64;
 
 std::span<const int64_t> span_of(const at::Tensor& ids) {

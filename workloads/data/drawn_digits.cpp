@@ -15,7 +15,7 @@ namespace {
 // A point of a digit's pen strokes, in a 100 x 100 box with y downwards.
 struct GlyphPoint {
   int8_t x, y;
-  bool lift = false;  // true if a new pen stroke starts at this point
+  bool lift = false;  // true if the pen is lifted before this point, so that a new stroke starts here
 };
 
 using Strokes = std::vector<GlyphPoint>;
@@ -49,7 +49,7 @@ const std::array<std::array<Strokes, 2>, 10> glyphs{{
 // Returns the pen strokes of a digit in one of its two variants.
 std::span<const GlyphPoint> glyph(int digit, int variant) { return glyphs[digit][variant]; }
 
-constexpr int padded_side = 32;  // row length of a drawing in pixels, a multiple of the vector width
+constexpr int padded_side = 32;  // length of a row of a drawing in pixels, padded to a multiple of the vector width
 using Drawing = std::array<std::array<float, padded_side>, image_side>;
 
 struct Point {
@@ -72,7 +72,8 @@ class Random {
 // The random handwriting of one sample: maps points of the 100 x 100 box to pixels.
 struct Hand {
   Point scale, shift;
-  float slant, turn, wobble;  // turn: angle in radians, so small that sine and cosine need only short series
+  // turn: an angle in radians, which is so small that sine and cosine can be computed by short series.
+  float slant, turn, wobble;
 
   explicit Hand(Random& random)
       : scale{random.between(0.10f, 0.15f), random.between(0.16f, 0.21f)},
@@ -96,7 +97,7 @@ std::pair<int, int> reached(float a, float b, float reach, int count) {
   return {std::clamp(first, 0, count), std::clamp(last, 0, count)};
 }
 
-// Draws a line: full ink up to one pixel inside its edge, fading to nothing at the edge.
+// Draws a line with soft edges: full ink up to one pixel inside the edge, then fading to nothing at the edge.
 void draw_line(Drawing& drawing, Point from, Point to, float half_width) {
   const float reach = half_width + 0.5f, inner = reach - 1;
   const float fall = 1 / (reach * reach - inner * inner);
@@ -107,7 +108,7 @@ void draw_line(Drawing& drawing, Point from, Point to, float half_width) {
   for (int row = top; row < bottom; ++row) {
     const float py = static_cast<float>(row) - from.y;
     for (int four = left / 4; four * 4 < right; ++four)
-      // The loop has a fixed number of columns, so that the compiler vectorises it.
+      // The inner loop always has four columns, so that the compiler vectorises it.
       for (int column = four * 4; column < four * 4 + 4; ++column) {
         const float px = static_cast<float>(column) - from.x;
         float along = (px * dx + py * dy) * per_length;
@@ -131,7 +132,7 @@ void draw_glyph(Drawing& drawing, int digit, Random& random) {
   }
 }
 
-// Adds a stray pen stroke at a random place of the drawing.
+// Adds noise: a stray pen stroke at a random place of the drawing.
 void draw_clutter(Drawing& drawing, Random& random) {
   const float side = image_side;
   const Point from{random.between(0, side), random.between(0, side)};

@@ -16,10 +16,11 @@
 namespace dpbench {
 namespace {
 
-// Type code for bytes in IDX's magic number, whose last byte counts the dimensions.
+// The first bytes of an IDX file for data of unsigned bytes. The last byte of this magic number counts the dimensions.
 constexpr uint32_t unsigned_bytes = 0x0800;
-constexpr int64_t max_gzip_ratio = 1032;  // highest compression ratio of deflate, according to zlib's documentation
-// Maximum bytes per gzread() call: gzread() takes an unsigned length but returns an int.
+// Highest compression ratio of gzip's algorithm deflate, according to zlib's documentation.
+constexpr int64_t max_gzip_ratio = 1032;
+// Most bytes to read by one call of gzread(), which takes an unsigned length but returns an int.
 constexpr int64_t max_read_bytes = 1 << 30;
 
 gzFile handle(void* file) { return static_cast<gzFile>(file); }
@@ -59,7 +60,7 @@ void IdxFile::fail(const std::string& found, const std::string& expected) const 
 }
 
 IdxFile::IdxFile(const std::string& path, size_t dimensions) : path_(path) {
-  // Use O_NONBLOCK, because opening a FIFO would block.
+  // O_NONBLOCK, because opening a FIFO would otherwise wait for its writer
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(std::string("cannot be opened (") + std::strerror(errno) + ")", "a readable IDX file");
   struct stat status{};
@@ -79,7 +80,7 @@ void IdxFile::read_header(size_t dimensions) {
   const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
   const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
   const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
-  // If damaged gzip data is the reason for a short header, report the damage instead of the length.
+  // A header may be short because the gzip data are damaged. In that case the error reports the damage, not the length.
   if (got < bytes) require_sound();
   if (got < bytes) fail("holds " + std::to_string(got) + " bytes", "a header of " + std::to_string(bytes));
   const uint32_t magic = big_endian(header.data());

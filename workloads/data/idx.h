@@ -18,11 +18,11 @@ class IdxFile {
   const std::vector<int64_t>& sizes() const { return sizes_; }
   int64_t bytes() const { return bytes_; }
 
-  // Reads all data; may be called once. `out` must hold bytes() bytes. Throws UsageError if the file is shorter, longer
-  // or damaged.
+  // Reads all data of the file into `out`, which must hold bytes() bytes. May be called only once. Throws UsageError if
+  // the file is shorter or longer than its header says, or damaged.
   void read(std::span<uint8_t> out);
-  // Throws UsageError if the data of a gzip file are damaged or have another size than the header says. A no-op for a
-  // plain file, whose size has been checked.
+  // Reads a gzip file without keeping its data, and throws UsageError if they are damaged or have another size than the
+  // header says. Does nothing for a plain file, whose size has been checked before.
   void skim();
 
  private:

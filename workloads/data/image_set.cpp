@@ -22,7 +22,7 @@ constexpr auto claim_timeout = std::chrono::milliseconds(20);
 
 std::atomic_ref<uint8_t> state_of(uint8_t* states, int64_t row) { return std::atomic_ref<uint8_t>(states[row]); }
 
-// Returns the name of the file in shared memory that holds the images of an IDX file. Each path has a name of its own.
+// Returns the name of the shared-memory file for the images of an IDX file. Different paths give different names.
 std::string shared_name(const std::string& path) {
   uint64_t hash = 0;
   for (const char c : std::filesystem::weakly_canonical(path).string()) hash = mix64(hash ^ static_cast<uint8_t>(c));
@@ -104,8 +104,8 @@ void ImageSet::ensure(std::span<const int64_t> ids) const {
   for (const int64_t id : claimed_by_others) {
     while (state_of(states_, id).load(std::memory_order_acquire) != ready && std::chrono::steady_clock::now() < limit)
       std::this_thread::yield();
-    // The rank that began to generate the image died or is very slow, so this rank generates it too. Both write the
-    // same bytes.
+    // Another rank began to generate this image, but has died or is very slow. So this rank generates the image too;
+    // both would write the same bytes.
     if (state_of(states_, id).load(std::memory_order_acquire) != ready) make_row(id);
   }
 }

@@ -21,8 +21,8 @@ class ImageSet {
 
   // Returns a set whose images are generated on first use.
   static ImageSet made(const std::string& shared_dir, const std::string& name, int64_t images, Make make);
-  // Returns the images and labels of two IDX files. Reads the files unless another process has already read them.
-  // Throws UsageError if the files do not match.
+  // Returns the set of the images in one IDX file and the labels in another. Reads the files unless another process of
+  // the run has already read them. Throws UsageError if the two files do not match.
   static ImageSet read(const std::string& shared_dir, const std::string& images, const std::string& labels);
   // Returns the number of images of two IDX files. Throws UsageError if the files are damaged or do not match.
   static int64_t require(const std::string& images, const std::string& labels);

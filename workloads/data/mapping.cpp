@@ -49,8 +49,8 @@ void Mapping::reserve(size_t offset, size_t bytes) const {
   if (errno != EOPNOTSUPP) fail("no room for " + std::to_string(bytes) + " bytes in", path_);
 }
 
-// Opens the file a second time, because flock() excludes threads of one process only through separate open file
-// descriptions.
+// Opens the mapping's file once more, because flock() excludes threads of the same process only if each has its own
+// open file description.
 Mapping::Lock::Lock(const Mapping& mapping) : fd_(-1) {
   if (mapping.fd_ < 0) return;
   fd_ = open(mapping.path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);

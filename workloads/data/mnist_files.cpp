@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders in which MNIST's files are searched: those of a plain download and of torchvision.
+// Folders, below the given directory, in which MNIST's files are looked for: those of a plain download and of
+// torchvision.
 constexpr std::array folders = {"", "raw", "MNIST/raw"};
 constexpr std::array separators = {"-", "."};
 constexpr std::array endings = {"", ".gz"};
@@ -52,7 +53,7 @@ int64_t require_mnist(const std::string& directory) {
   const MnistFiles files = find_mnist(directory);
   const int64_t rows = ImageSet::require(files.train_images, files.train_labels);
   const int64_t test_rows = ImageSet::require(files.test_images, files.test_labels);
-  if (test_rows > rows)  // a set with more test than training images is refused: the files were swapped
+  if (test_rows > rows)  // there are always more training than test images, so the files were swapped
     throw UsageError(files.test_images + ": " + std::to_string(test_rows) + " images to test with, more than the " +
                      std::to_string(rows) + " to train on in " + files.train_images +
                      "; swap the files, or leave --data out for drawn digits");

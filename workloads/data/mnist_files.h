@@ -1,4 +1,4 @@
-// Finds the four files of MNIST in a directory under their common names.
+// Finds MNIST's four files in a directory, under all names that are in common use.
 #pragma once
 
 #include <cstdint>

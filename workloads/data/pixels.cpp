@@ -3,16 +3,16 @@
 namespace dpbench {
 namespace {
 
-// Factors for value = pixel * high + pixel * low, where high + low is 1/255 (or 1) in two parts. The first product is
-// exact, and the second is so small that its rounding does not matter, so the sum has the bits of pixel / 255, without
-// a division.
+// The two factors in value = pixel * high + pixel * low. Their sum is 1/255 (or 1), split in two parts. The first
+// product is exact, and the second is so small that its rounding does not matter. So the value has the same bits as
+// pixel / 255, but needs no division.
 struct PixelFactor {
   float high, low;
 };
 constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
 
-// The conversion loop. It is inlined into each function below, so that it is compiled for that function's instruction
-// set.
+// The loop that converts pixels. It is inlined into one function per instruction set, so that the compiler vectorises
+// it for each of them.
 [[gnu::always_inline]] inline void convert(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
   const PixelFactor factor = range == PixelRange::unit ? unit_factor : byte_factor;
   for (int64_t i = 0; i < count; ++i) {

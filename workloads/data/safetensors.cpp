@@ -22,7 +22,8 @@ std::string named(std::string_view name) {
   return "'" + std::string(name.substr(0, longest)) + (name.size() > longest ? "..." : "") + "'";
 }
 
-// Returns the tensor's size in bytes; nullopt if the size of an element times all non-zero dimensions exceeds 63 bits.
+// Returns the tensor's size in bytes. Returns nullopt if the product of the element size and all non-zero dimensions
+// exceeds 63 bits (even if another dimension is zero).
 std::optional<uint64_t> bytes_of(const StoredTensor& tensor) {
   int64_t bytes = static_cast<int64_t>(safetensors_width(tensor.dtype));
   bool empty = false;
@@ -199,7 +200,7 @@ SafetensorsHeader parse_safetensors(std::string_view header, uint64_t data_bytes
   if (!nlohmann::json::sax_parse(header.begin(), header.end(), &reader))
     throw UsageError(what + ": the header " + reader.refused);
   auto& tensors = reader.found.tensors;
-  // Tensors are sorted by offset; an empty tensor comes before another tensor at the same offset.
+  // Sorts the tensors by their offset in the file. A tensor without bytes comes before another one at the same offset.
   std::stable_sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });

@@ -13,7 +13,7 @@ namespace dpbench {
 struct StoredTensor {
   std::string name, dtype;  // dtype is a name such as "F32" or "I64"
   std::vector<int64_t> shape;
-  // The tensor's first byte and the byte after its last, counted from the start of the data.
+  // Positions of the tensor's first byte and of the byte after its last one, counted from the start of the data.
   uint64_t begin = 0, end = 0;
 };
 
@@ -35,7 +35,8 @@ uint64_t safetensors_width(std::string_view dtype);
 // Throws UsageError with a one-line message that begins with `what` if the header is malformed.
 SafetensorsHeader parse_safetensors(std::string_view header, uint64_t data_bytes, const std::string& what);
 
-// Assigns contiguous offsets to the tensors: wide dtypes first, then by name, so that equal contents give equal files.
+// Gives the tensors consecutive offsets. Wide dtypes come first, and tensors of a dtype are ordered by name, so that
+// equal contents give equal files.
 void place_safetensors(SafetensorsHeader& header);
 // Returns the length field and the header, padded so that the data begin at a multiple of 8 bytes. The tensors must
 // have offsets already.

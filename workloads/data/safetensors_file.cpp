@@ -15,7 +15,8 @@
 namespace dpbench {
 namespace {
 
-// Reads bytes at this offset. Returns false at the end of the file or on an error.
+// Reads as many bytes as `to` holds, from this offset of the file. Returns false if the file ends before or on an
+// error.
 bool read_at(int fd, uint64_t offset, std::span<std::byte> to) {
   while (!to.empty()) {
     const ssize_t got = ::pread(fd, to.data(), to.size(), static_cast<off_t>(offset));
@@ -27,7 +28,8 @@ bool read_at(int fd, uint64_t offset, std::span<std::byte> to) {
   return true;
 }
 
-// A temporary file in the target's directory. commit() renames it to the target; otherwise the destructor removes it.
+// A temporary file in the folder of the target file. commit() renames it to the target. Without commit(), the
+// destructor removes it.
 class Draft {
  public:
   explicit Draft(const std::string& path) : path_(path), name_(path + draft_mark + "XXXXXX") {
@@ -60,7 +62,7 @@ class Draft {
     const std::string folder = std::filesystem::path(path_).parent_path();
     const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0) return;
-    ::fsync(directory);  // fsync of the directory makes the rename survive a power cut too
+    ::fsync(directory);  // without fsync of the directory, a power cut could undo the rename
     ::close(directory);
   }
 
@@ -75,7 +77,7 @@ class Draft {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path, const std::string& what) : what_(what + " '" + path + "'") {
-  // Use O_NONBLOCK, because opening a FIFO would wait for its writer.
+  // O_NONBLOCK, because opening a FIFO would otherwise wait for its writer
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw UsageError(what_ + ": " + std::strerror(errno));
   try {

@@ -38,7 +38,8 @@ class FileError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A file is written under the name `path` + draft_mark + six random letters and digits, and then renamed to `path`.
+// A file is first written under a temporary name, which is `path` + draft_mark + six random letters and digits, and
+// then renamed to `path`.
 inline constexpr const char* draft_mark = ".draft-";
 // Writes a temporary file and renames it to `path`, with fsync.
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& bytes);

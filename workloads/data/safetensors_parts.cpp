@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 using Sizes = std::vector<int64_t>;
 
 constexpr const char *index_file = "index.json", *format = "dpbench parts 1", *ending = ".safetensors";
-// Keys of a file's metadata. PyTorch looks for the offsets of the parts under DCP_SHARDING_INFO.
+// Keys in the metadata of a save's files. PyTorch reads the offsets of tensor parts under DCP_SHARDING_INFO.
 constexpr const char *save_key = "save", *sizes_key = "whole_sizes", *offsets_key = "DCP_SHARDING_INFO",
                      *offsets_of_tensor = "saved_offsets";
 constexpr int most_files = 65536;
@@ -32,16 +32,17 @@ std::string file_name(const Save& save, int number) {
   return save.mark + text + ending;
 }
 
-// True for the name of a file of a save, e.g. 0123456789abcdef-00001-of-00004.safetensors.
+// Returns true if the name has the form of a file of a save, such as 0123456789abcdef-00001-of-00004.safetensors.
 bool is_file_of_a_save(const std::string& name) {
   static const std::regex form("[0-9a-f]{16}-[0-9]{5}-of-[0-9]{5}\\.safetensors");
   return std::regex_match(name, form);
 }
 
-// Returns the name without the ending of a temporary file, which a killed rank leaves behind.
+// A rank that is killed leaves a temporary file behind. Removes the temporary ending from its name.
 std::string without_draft_mark(const std::string& name) { return name.substr(0, name.rfind(draft_mark)); }
 
-// Returns the number of elements; nullopt if a size is negative or the number exceeds 63 bits.
+// Returns the number of elements of a tensor of these sizes; nullopt if a size is negative or the number exceeds 63
+// bits.
 std::optional<int64_t> elements(const Sizes& sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes)
@@ -62,7 +63,7 @@ bool overlap(const Stored& a, const Stored& b) {
   return *elements(a.tensor->shape) > 0 && *elements(b.tensor->shape) > 0;
 }
 
-// The parts of one tensor, in the order of the files.
+// A tensor whose parts lie in several files. The parts are in the order of the files.
 struct Whole {
   Sizes sizes;
   std::string dtype;
@@ -172,7 +173,7 @@ class Directory {
 
 void require_parts_directory(const std::string& directory, const std::string& what) {
   std::error_code failed;
-  fs::create_directories(directory, failed);  // an error is ignored: require_writable() reports it
+  fs::create_directories(directory, failed);  // an error needs no handling here, because require_writable() then throws
   const fs::path index = fs::path(directory) / index_file;
   require_writable(index, what);
   if (!fs::exists(index)) return;
@@ -193,7 +194,7 @@ void write_parts(const std::string& directory, const Save& save, int number, con
   }
   file.metadata = {{save_key, save.mark}, {offsets_key, offsets.dump()}, {sizes_key, sizes.dump()}, {"format", "pt"}};
   std::error_code failed;
-  fs::create_directories(directory, failed);  // an error is ignored: save_tensors() reports it
+  fs::create_directories(directory, failed);  // an error needs no handling here, because save_tensors() then throws
   save_tensors(fs::path(directory) / file_name(save, number), file);
 }
 

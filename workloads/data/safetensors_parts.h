@@ -24,8 +24,9 @@ struct Save {
 // Writes file number `number` of a save. Its metadata holds the offsets of its parts, in the form that PyTorch's
 // HuggingFaceStorageReader reads. Throws FileError if the file cannot be written.
 void write_parts(const std::string& directory, const Save& save, int number, const std::vector<TensorPart>& parts);
-// Commits a save: writes the index, then deletes the files of earlier saves, also of saves that did not end, recognised
-// by their names. Call it when all files have been written. Throws FileError if one of them is missing.
+// Completes a save: writes the index, and then deletes the files of all other saves, complete or not, which it
+// recognises by their names. Call it when all files of this save have been written. Throws FileError if one of them is
+// missing.
 void commit_parts(const std::string& directory, const Save& save, const std::map<std::string, std::string>& metadata);
 // Reads all parts, assembles the whole tensors and returns them with the metadata. what: the flag that named the
 // directory, for error messages. Throws UsageError with the file's name if a file is missing, damaged or of another

@@ -23,8 +23,8 @@ void DistributedSampler::set_epoch(int64_t epoch) {
   const auto& [samples, world, rank, shuffle, seed, drop_last] = options_;
   auto order = epoch_order(samples, seed, epoch, shuffle);
   const int64_t each = drop_last ? samples / world : (samples + world - 1) / world;
-  // Repeats the order of samples until all ranks get equal counts: many times if there are far fewer samples than
-  // ranks.
+  // Appends repetitions of the order of samples until all ranks get equal counts. More than one is needed if there are
+  // far fewer samples than ranks.
   const int64_t times = (each * world + samples - 1) / samples;
   if (times > 1) order = order.repeat({times});
   indices_ = order.slice(0, 0, each * world).slice(0, rank, each * world, world).contiguous();

@@ -11,7 +11,8 @@ struct SamplerOptions {
   int64_t samples = 0, world = 1, rank = 0;
   bool shuffle = true;
   uint64_t seed = 0;
-  bool drop_last = false;  // true: ranks get equal counts by dropping samples; false: by repeating samples
+  // How all ranks get equal counts; true: surplus samples are dropped; false: samples are repeated.
+  bool drop_last = false;
 };
 
 // Returns the order of samples of one epoch for a single process: torch.randperm seeded with seed + epoch, or 0, 1, 2,

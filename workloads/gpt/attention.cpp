@@ -51,8 +51,8 @@ at::Tensor Attention::heads_of(const std::shared_ptr<Dense>& projection, const a
   return projection->forward(x).view({x.size(0), x.size(1), heads, shape_.head_size()}).transpose(1, 2);
 }
 
-// Returns the key or value head for each of this rank's query heads. shared: all key or value heads; every rank has
-// them.
+// If there are fewer key and value heads than ranks, every rank computes all of them. Returns the key (or value) head
+// for each of this rank's query heads. shared: all key (or value) heads.
 at::Tensor Attention::heads_used(const at::Tensor& shared, const TensorSplit& split) const {
   const Piece mine = own_piece(shape_.heads, split);
   const at::Tensor heads =

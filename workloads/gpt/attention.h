@@ -19,7 +19,8 @@ namespace dpbench::gpt {
 class Rotary {
  public:
   Rotary(int64_t positions, int64_t head_size);
-  // x: [samples, heads, tokens, head size]. positions: ranges of the sequence that x's tokens fill, in their order.
+  // x: a tensor of shape [samples, heads, tokens, head size]. positions: the ranges of the sequence in which these
+  // tokens lie, in the order of the tokens.
   at::Tensor rotate(const at::Tensor& x, const std::vector<Piece>& positions) const;
 
  private:
@@ -29,8 +30,8 @@ class Rotary {
   const Tables& tables_for(const at::Tensor& x) const;
 
   Tables exact_;  // cosines and sines in float64, on the CPU
-  // Copy of the cosines and sines on the device and in the dtype of the last pass, because a step captured in a CUDA
-  // graph cannot copy tables from the host.
+  // A copy of the cosines and sines on the device and in the dtype of the most recent pass. A step captured in a CUDA
+  // graph needs it, because it cannot copy the tables from the host.
   mutable Tables near_;
 };
 
@@ -46,7 +47,8 @@ class Attention : public torch::nn::Module {
 
   Shape shape_;
   std::shared_ptr<Dense> query_, key_, value_, output_;
-  std::optional<Rotary> rotary_;  // rotary positions; unset: none. A clone of the module has its own tables
+  // The rotary positions; unset if the model has none; a clone of the module has tables of its own.
+  std::optional<Rotary> rotary_;
   std::shared_ptr<const AttentionKernel> kernel_;
 };
 

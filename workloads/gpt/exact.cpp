@@ -19,13 +19,13 @@ Shape exact_shape(const std::string& more) {
 
 class GptExact : public Gpt {
  public:
-  // The caller passes the world size in options.scale. The loss is a multiple of it, so that the mean of the ranks'
-  // gradients consists of whole numbers.
+  // options.scale must be the world size. The loss is multiplied by it, so that the mean of the ranks' gradients
+  // consists of whole numbers.
   GptExact(const WorkloadOptions& options, const std::string& sizes)
       : Gpt(exact_shape(sizes), ""), world_(static_cast<double>(std::max<int64_t>(options.scale, 1))) {}
 
-  // Returns the weighted sum of all logits and, with experts, of the balance losses. The weights are -world, 0 or
-  // world, and depend on the target and the index of the logit.
+  // Returns a weighted sum of all logits and, in a model with experts, of the balance losses. Each weight is -world, 0
+  // or world (the world size), depending on the target and the index of the logit.
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return weighted_sums(output, target, 0).sum();
   }
@@ -37,12 +37,12 @@ class GptExact : public Gpt {
     return split.sequence ? split.sequence->total(sum) : sum;
   }
   bool sum_loss() const override { return true; }
-  // The learning rate is 0, so the parameters do not change and stay whole numbers.
+  // The learning rate is 0. The parameters then never change, and so stay whole numbers.
   OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
 
  private:
-  // Returns for each sample the sum of its logits, each times a weight of -world, 0 or world that depends on the target
-  // and the vocabulary index. first: vocabulary index of the first logit in `output`.
+  // Returns, for each sample, the weighted sum of its logits. Each weight is -world, 0 or world (the world size),
+  // depending on the target and the vocabulary index. first: vocabulary index of the first logit in `output`.
   at::Tensor weighted_sums(const at::Tensor& output, const at::Tensor& target, int64_t first) const {
     const at::Tensor logits = at::arange(first, first + output.size(-1), target.options());
     const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);
@@ -52,8 +52,8 @@ class GptExact : public Gpt {
   double world_;
 };
 
-// Returns a variant of gpt-exact. sizes: additional sizes of the model, in the format of the flag --model. Sizes in
-// WorkloadOptions::model override them.
+// Returns a variant of the workload gpt-exact. sizes: the sizes in which its model differs, in the format of the flag
+// --model. WorkloadOptions::model can override them.
 WorkloadInfo exact_info(const std::string& name, const std::string& summary, const std::string& sizes) {
   return {.name = name,
           .summary = summary,
@@ -66,8 +66,8 @@ WorkloadInfo exact_info(const std::string& name, const std::string& summary, con
 }
 
 const RegisterWorkload exact{exact_info("gpt-exact", "gpt in whole numbers: its gradients are exact in any order", "")};
-// gpt-exact-llama has no rotary positions, because sines are not whole numbers. Three query heads share a key and value
-// head.
+// The variant gpt-exact-llama leaves out Llama's rotary positions, because sines are not whole numbers. Three query
+// heads share a key and value head.
 const RegisterWorkload exact_llama{exact_info("gpt-exact-llama", "gpt-exact as Llama: shared heads, SwiGLU, own head",
                                               ",style=llama,hidden=12,heads=6,kv_heads=2,tied=off")};
 const RegisterWorkload exact_experts{exact_info("gpt-exact-experts", "gpt-exact with experts", ",experts=5,mlp=7")};

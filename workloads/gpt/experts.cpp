@@ -9,6 +9,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "workloads/base/error.h"
+#include "workloads/gpt/plan.h"
 #include "workloads/layers/linear.h"
 
 namespace dpbench::gpt {
@@ -24,8 +25,8 @@ at::Tensor on_device_of(const at::Tensor& x, const std::vector<int64_t>& values)
   return at::tensor(values, at::kLong).to(x.device());
 }
 
-// Returns the position of each of `count` rows in `order`, a list of row numbers; for a row that the list lacks, the
-// length of the list.
+// order: a list of some of the row numbers 0 .. count - 1. Returns the position of each row in this list, or the length
+// of the list for a row that is not in it.
 at::Tensor positions_in(const at::Tensor& order, int64_t count) {
   return at::full({count}, order.numel(), order.options())
       .scatter_(0, order, at::arange(order.numel(), order.options()));
@@ -36,15 +37,16 @@ int64_t sum(const std::vector<int64_t>& values, const Piece& piece) {
   return std::accumulate(first, first + piece.size, int64_t{0});
 }
 
-// The order of the tokens that this rank has received for its experts, one row each. Rows arrive sorted by sending
-// rank, then by expert; `order` sorts them by expert, then by rank, as on one device with the samples of all ranks.
+// The order in which this rank computes the rows (one per token) that it has received for its experts. Rows arrive
+// sorted by sending rank, then by expert. `order` sorts them by expert, then by rank: one device with the samples of
+// all ranks would have this order.
 struct Arrived {
-  std::vector<int64_t> order;   // numbers of the rows in the order of arrival, sorted by expert
-  std::vector<int64_t> counts;  // number of rows for each expert of this rank
+  std::vector<int64_t> order;   // numbers of the rows, counted in the order of arrival, sorted by expert
+  std::vector<int64_t> counts;  // number of rows for each of this rank's experts
 };
 
-// Returns the order of the received rows. counts[rank][expert]: number of rows that the rank sends to the expert. mine:
-// the experts of this rank.
+// Returns the order in which received rows are computed. counts[rank][expert]: number of rows that the rank sends to
+// the expert. mine: the experts of this rank.
 Arrived by_expert(const std::vector<std::vector<int64_t>>& counts, const Piece& mine) {
   Arrived arrived;
   for (int64_t expert = mine.first; expert < mine.first + mine.size; ++expert) {
@@ -69,6 +71,7 @@ ExpertPlan expert_plan_of(const Shape& shape, int ranks) {
                      std::to_string(shape.experts) + " experts");
   ExpertPlan plan;
   plan.layers = shape.layers, plan.experts = shape.experts, plan.hidden = shape.hidden;
+  plan.first_layer = first_layer;
   plan.rows = shape.capacity > 0 ? 0 : shape.seq * shape.top_k;
   const bool llama = shape.style == Style::llama;
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -90,13 +93,13 @@ ExpertDense::ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, do
     : weight_(register_parameter(
           "weight",
           weights(shape.experts * outputs, inputs, spread, /*ones=*/1).view({shape.experts, outputs, inputs}))) {
-  // Store the biases as one vector, because weight decay applies only to tensors with two or more dimensions.
+  // The biases of all experts form one vector: as a tensor with two dimensions they would be subject to weight decay.
   if (shape.style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({shape.experts * outputs}));
 }
 
 std::vector<at::Tensor> ExpertDense::forward(const std::vector<at::Tensor>& rows) const {
-  // unbind() makes one autograd node for all experts. A select() per expert would add up gradients as large as the
-  // whole tensor.
+  // unbind() makes a single autograd node for all experts. With one select() per expert, the backward pass would add up
+  // as many gradients, each as large as the whole tensor.
   const std::vector<at::Tensor> matrices = weight_.unbind();
   const std::vector<at::Tensor> biases =
       bias_.defined() ? bias_.view({-1, weight_.size(1)}).unbind() : std::vector<at::Tensor>(matrices.size());
@@ -117,24 +120,24 @@ Experts::Experts(const Shape& shape, const InitialWeights& weights) : shape_(sha
   down_ = dense("down_proj", shape.mlp, shape.hidden, residual_spread(shape));
 }
 
-// Returns the balance loss of each sequence. scores: the router's scores [samples, tokens, experts]. uses: how often a
-// token uses an expert, in the same shape.
+// Returns the balance loss of each sequence. scores: the router's scores, of shape [samples, tokens, experts]. uses: 1
+// if the token uses the expert, else 0, in the same shape.
 at::Tensor Experts::balance_of(const at::Tensor& scores, const at::Tensor& uses) const {
-  // The workload gpt-exact takes sums instead of means, to stay in whole numbers.
+  // The model of gpt-exact must compute whole numbers only, so it takes sums in place of means.
   if (shape_.exact) return (uses.sum(1) * scores.sum(1)).sum(1);
   const auto experts = static_cast<double>(shape_.experts), chosen = static_cast<double>(shape_.top_k);
   return (uses.mean(1) * scores.mean(1)).sum(1) * (experts / chosen);
 }
 
 Experts::Choice Experts::choose(const at::Tensor& x) const {
-  // Compute the router without autocast, because a rounded score may select another expert.
+  // The router is computed without autocast, because with rounded scores it might select other experts.
   const c10::impl::ExcludeDispatchKeyGuard without_autocast(c10::autocast_dispatch_keyset);
   const int64_t rows = x.size(0), tokens = x.size(1), k = shape_.top_k;
   const at::Tensor logits = router_->forward(x.to(router_->weight().scalar_type()));
   const at::Tensor scores = shape_.exact ? logits : logits.softmax(-1);
-  // Use a stable sort, because topk() does not define which of two equal scores comes first.
+  // A stable sort selects the same expert of several with equal scores on every device; topk() does not.
   const at::Tensor experts = scores.detach().argsort(/*stable=*/true, /*dim=*/-1, /*descending=*/true).narrow(-1, 0, k);
-  // 1 if the k-th choice of a token is the expert; shape [samples, tokens, top_k, experts]
+  // one-hot: 1 if the token's k-th choice is this expert, else 0; shape [samples, tokens, top_k, experts]
   const at::Tensor uses = at::one_hot(experts, shape_.experts);
   Choice choice;
   choice.experts = experts.reshape({rows * tokens, k});
@@ -144,15 +147,15 @@ Experts::Choice Experts::choose(const at::Tensor& x) const {
   if (shape_.capacity > 0) {
     const auto even = static_cast<double>(k * tokens) / static_cast<double>(shape_.experts);
     const auto most = static_cast<int64_t>(std::ceil(shape_.capacity * even));
-    // Position of each token in the queue of its expert, from 1.
+    // Position, counted from 1, of each choice among all choices of the same expert in the sequence.
     const at::Tensor place = uses.view({rows, tokens * k, shape_.experts}).cumsum(1);
     choice.kept = place.gather(2, experts.reshape({rows, tokens * k, 1})).le(most).view({rows * tokens, k});
   }
   return choice;
 }
 
-// Returns the outputs of this rank's experts. rows: one row per token, sorted by expert. counts: number of rows of each
-// expert.
+// Computes this rank's experts and returns their outputs. rows: the inputs, one row per token, sorted by expert.
+// counts: number of rows of each expert.
 at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>& counts) const {
   const std::vector<at::Tensor> inputs = rows.split_with_sizes(counts);
   std::vector<at::Tensor> hidden = up_->forward(inputs);
@@ -161,8 +164,9 @@ at::Tensor Experts::computed(const at::Tensor& rows, const std::vector<int64_t>&
   return at::cat(down_->forward(hidden));
 }
 
-// Sends each row to the rank of its expert and returns the outputs in the same order. rows: one row per token and
-// selected expert, sorted by expert. counts: number of rows of each expert of the layer.
+// Returns the outputs of all experts, computed by the ranks that hold them: sends each row to the rank of its expert
+// and gets the result back, in the same order. rows: one row per token and selected expert, sorted by expert. counts:
+// number of rows of each expert of the layer.
 at::Tensor Experts::computed_by_all(const at::Tensor& rows, const std::vector<int64_t>& counts,
                                     const ExpertSplit& split) const {
   const std::vector<int64_t> sizes = even_pieces(shape_.experts, split.ranks());
@@ -182,8 +186,8 @@ at::Tensor Experts::computed_by_all(const at::Tensor& rows, const std::vector<in
 Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) const {
   const Choice choice = choose(x);
   const int64_t hidden = x.size(2), k = shape_.top_k, tokens = choice.experts.size(0);
-  // Repeat each token's row once per selected expert, then sort the rows by expert. Indexing a row twice instead would
-  // make its gradient nondeterministic on a GPU.
+  // Each token's row is repeated once per selected expert, and the copies are sorted by expert. Without the copies, a
+  // row would be indexed several times, and its gradient would be nondeterministic on a GPU.
   const at::Tensor repeated = x.reshape({tokens, 1, hidden}).expand({tokens, k, hidden}).reshape({tokens * k, hidden});
   at::Tensor order = choice.experts.flatten().argsort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
   if (choice.kept.defined()) order = order.masked_select(choice.kept.flatten().index_select(0, order));
@@ -191,7 +195,7 @@ Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) 
       values_of(choice.experts.flatten().index_select(0, order).bincount({}, shape_.experts));
   const at::Tensor rows = repeated.index_select(0, order);
   at::Tensor found = split ? computed_by_all(rows, counts, *split) : computed(rows, counts);
-  // Append a row of zeros, which is the output for all tokens that experts dropped.
+  // Appends a row of zeros, which is the output for each token that its expert dropped.
   if (choice.kept.defined()) found = at::cat({found, at::zeros({1, hidden}, found.options())});
   const at::Tensor of_tokens = found.index_select(0, positions_in(order, tokens * k)).view({tokens, k, hidden});
   return {(of_tokens * choice.weights.unsqueeze(-1)).sum(1).view(x.sizes()), choice.balance};

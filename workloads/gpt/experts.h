@@ -16,12 +16,12 @@ namespace dpbench::gpt {
 // Returns how the experts are divided among ranks. Throws UsageError if there are fewer experts than ranks.
 ExpertPlan expert_plan_of(const Shape& shape, int ranks);
 
-// One fully connected layer (such as up_proj) of all experts, with a weight matrix per expert.
+// One fully connected layer (such as up_proj) of all experts together: each expert has its own weight matrix.
 class ExpertDense : public torch::nn::Module {
  public:
   ExpertDense(const Shape& shape, int64_t inputs, int64_t outputs, double spread, const InitialWeights& weights);
-  // Returns the outputs of the layer per expert: rows[i], the tokens of expert i, times that expert's matrix, plus its
-  // bias.
+  // Returns the layer's output for each expert. rows[i]: the tokens of expert i, which are multiplied by that expert's
+  // matrix; its bias is added.
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& rows) const;
 
  private:
@@ -34,17 +34,20 @@ class Experts : public torch::nn::Module {
   Experts(const Shape& shape, const InitialWeights& weights);
 
   struct Output {
-    at::Tensor y;        // output of the layer, of shape [samples, tokens, hidden]
-    at::Tensor balance;  // balance loss of each sequence, of shape [samples]; 1 if the sequence uses the experts evenly
+    at::Tensor y;  // output of the layer, of shape [samples, tokens, hidden]
+    // Balance loss of each sequence, of shape [samples]; it is 1 if the sequence's tokens use all experts evenly.
+    at::Tensor balance;
   };
-  // x: input of shape [samples, tokens, hidden]. split: null if this rank has all experts.
+  // x: input of shape [samples, tokens, hidden]. split: how tokens are sent to the ranks of their experts; null if this
+  // rank has all experts.
   Output forward(const at::Tensor& x, const ExpertSplit* split) const;
 
  private:
   // The router's choice of experts for each token.
   struct Choice {
-    at::Tensor experts, weights;  // selected experts and the weight of each; shape [tokens of all samples, top_k]
-    // false where a selected expert drops the token; the same shape as `experts`; undefined if none is dropped
+    // The experts selected for each token, and the weight of each; shape [tokens of all samples, top_k].
+    at::Tensor experts, weights;
+    // False where a selected expert drops the token, in the shape of `experts`. Undefined if no expert drops tokens.
     at::Tensor kept;
     at::Tensor balance;
   };

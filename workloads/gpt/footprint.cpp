@@ -9,7 +9,7 @@
 namespace dpbench::gpt {
 namespace {
 
-// Returns the size of the largest piece if `size` elements are divided evenly among ranks. The first rank has it.
+// Returns the size of the first rank's piece, which is the largest, if `size` elements are divided evenly among ranks.
 int64_t first_piece(int64_t size, int ranks) { return (size + ranks - 1) / ranks; }
 
 void refuse_unknown(const Shape& shape) {
@@ -18,7 +18,7 @@ void refuse_unknown(const Shape& shape) {
                      ": there is no formula of the memory of a model with experts");
 }
 
-// Numbers of features, tokens and bytes on the first rank, which has the largest pieces.
+// Sizes on the first rank, which has the largest pieces: numbers of features and tokens, and bytes of activations.
 struct Sizes {
   Sizes(const Shape& shape, const Cut& cut, Precision precision = Precision::float32, double rows = 1)
       : gpt2(shape.style == Style::gpt2),
@@ -49,12 +49,14 @@ struct Sizes {
     gathered = divided && cut.sequence;
   }
   bool gpt2, narrow;
-  double wide_bytes, bytes;  // bytes per element: of parameters and the residual stream; of matrix products
+  // Bytes per element: `wide_bytes` of parameters and the residual stream, `bytes` of matrix products.
+  double wide_bytes, bytes;
   double heads = 0, row_tokens = 0, tokens = 0;
-  double outer_tokens = 0;  // tokens of a rank in activations outside of divided layers
+  double outer_tokens = 0;  // the number of a rank's tokens in activations between the divided layers
   int64_t query = 0, key_stored = 0, key_used = 0, mlp = 0, vocab = 0;
-  // Bytes of an activation with `hidden` features, outside of divided layers and inside (whole_...), in the residual
-  // stream (stream) or as the operand of a matrix product (product). Bytes of the logits.
+  // Bytes of an activation with `hidden` features: `stream` in the residual stream, `product` as operand of a matrix
+  // product. Both are for activations between divided layers; whole_... is for those inside. `logits`: bytes of the
+  // logits.
   double stream = 0, whole_stream = 0, product = 0, whole_product = 0, logits = 0;
   bool dropout = false, divided = false, gathered = false;
 };
@@ -74,15 +76,19 @@ Counts counts_of(const Shape& shape, Part part, const Cut& cut) {
   return {(attention + mlp) * hidden, sizes.gpt2 ? biases + 4 * hidden : 2 * hidden};
 }
 
-// Returns the bytes of temporary tensors while a dropout mask is computed. A float32 mask on the CPU needs none.
+// Returns the bytes of temporary tensors while a dropout mask is computed. A float32 mask on the CPU is computed by a
+// loop and needs none.
 double drawn_mask(const Sizes& sizes, double bytes) {
-  constexpr double float32_bytes = 4, at_once = 4 * 8;  // four int64 tensors as large as the mask exist at once
+  // While a mask is computed, four int64 tensors of its size exist at once.
+  constexpr double float32_bytes = 4, at_once = 4 * 8;
   return sizes.dropout && bytes != float32_bytes ? at_once * sizes.stream / sizes.wide_bytes : 0;
 }
 
 Activations of_embed(const Sizes& sizes) {
   const double added = (sizes.gpt2 || sizes.dropout ? 2 : 1) * sizes.stream + drawn_mask(sizes, sizes.wide_bytes);
-  constexpr double masks = 9;  // bytes kept per token: int64 index of the vector, bool for vectors of other ranks
+  // Bytes that the embedding keeps per token: an int64 index, and a bool that marks tokens in another rank's part of
+  // the table.
+  constexpr double masks = 9;
   return {
       .kept = (sizes.dropout ? sizes.stream : 0) + (sizes.divided ? masks * sizes.tokens : 0),
       .output = sizes.stream,
@@ -104,8 +110,8 @@ Activations of_norm(const Sizes& sizes) {
           .backward = (sizes.gpt2 ? 2 : 5) * sizes.stream};
 }
 
-// Returns the bytes that linear layers with the same input keep of it. Under autocast, each layer keeps its own copy;
-// otherwise they share the input.
+// Returns the bytes of inputs that several linear layers with the same input keep for the backward pass. Under
+// autocast, each layer keeps its own copy; otherwise they all keep the same tensor.
 double kept_inputs(const Sizes& sizes, int layers) { return (sizes.narrow ? layers : 1) * sizes.whole_product; }
 
 double kept_by_attention(const Shape& shape, const Sizes& sizes, const Cut& cut) {
@@ -114,13 +120,13 @@ double kept_by_attention(const Shape& shape, const Sizes& sizes, const Cut& cut)
   const double logsumexp = sizes.wide_bytes * sizes.heads * tokens;
   const double inputs = kept_inputs(sizes, 3) + logsumexp;
   const bool ring = cut.cp > 1;
-  // In ring attention, the tokens of a rank are not contiguous, so the rank copies the rotary tables of its positions
-  // four times.
+  // A rank's tokens are not contiguous in ring attention. So the rank makes four copies of those parts of the rotary
+  // tables that belong to its positions.
   const double table = sizes.wide_bytes * sizes.row_tokens * static_cast<double>(shape.head_size());
   const double tables = ring && !sizes.gpt2 ? 4 * table : 0;
   if (!ring || !sizes.narrow) return inputs + tables + sizes.bytes * (2 * query + 2 * key);
-  // Ring attention keeps its output in float32 too. It does not cast queries and keys, which rotary positions leave in
-  // float32.
+  // Under autocast, ring attention keeps its output in float32 in addition. It keeps queries and keys in float32 if the
+  // model has rotary positions, which compute in float32.
   const double wide = sizes.wide_bytes, queries_and_keys = sizes.gpt2 ? sizes.bytes : wide;
   return inputs + tables + queries_and_keys * (query + key) + sizes.bytes * key + (wide + sizes.bytes) * query;
 }
@@ -131,7 +137,8 @@ Activations of_layer(const Shape& shape, const Sizes& sizes, const Cut& cut) {
   Activations found{.output = sizes.stream};
   found.kept = kept_by_attention(shape, sizes, cut) + 2 * kept_by_norm(sizes) + sizes.stream + masks +
                kept_inputs(sizes, sizes.gpt2 ? 1 : 2) + (sizes.gpt2 ? 2 : 4) * inner;
-  // The outputs of attention and MLP, and a float32 copy where a bfloat16 output is added to the residual stream.
+  // While an output is added to the residual stream: the outputs of attention and MLP, and a float32 copy if they are
+  // in bfloat16.
   const double added = (sizes.dropout ? 3 : 2) * sizes.product + (sizes.narrow ? sizes.stream : 0);
   const double summed =
       sizes.gathered ? 2 * sizes.product + sizes.whole_product + (sizes.narrow ? sizes.whole_stream : 0) - sizes.stream
@@ -142,12 +149,13 @@ Activations of_layer(const Shape& shape, const Sizes& sizes, const Cut& cut) {
   return found;
 }
 
-// True if the head's matrix product keeps the norm's output tensor for its backward pass, rather than a copy of it.
+// Returns true if the head's matrix product keeps the final norm's output itself for its backward pass; false if it
+// keeps a copy.
 bool keeps_norm(const Sizes& sizes) { return !sizes.narrow && !sizes.gathered; }
 
-// Returns the memory of the head and the loss. The loss keeps the logarithms of the probabilities; under tensor
-// parallelism, the shifted logits and their exponentials. In its backward pass, four tensors as large as the logits
-// exist at once.
+// Returns the memory of the head together with the loss. For its backward pass, the loss keeps the logarithms of the
+// probabilities; under tensor parallelism it keeps the shifted logits and their exponentials instead. During the
+// backward pass of the loss, four tensors as large as the logits exist at once.
 Activations of_head(const Sizes& sizes) {
   const double kept = (sizes.divided ? 2 : 1) * sizes.logits;
   return {.kept = kept + (keeps_norm(sizes) ? 0 : sizes.whole_product),
@@ -167,14 +175,16 @@ double rotary_tables(const Shape& shape, Precision precision) {
 struct BlockMemory {
   Part part;
   Activations its;
-  double input = 0;      // the block's input, if the pass keeps it
+  double input = 0;      // bytes of the block's input, if the forward pass keeps it; else 0
   double gradients = 0;  // gradients of the block's parameters
-  // gradient of the block's largest parameter, before it is added to that of earlier micro-batches
+  // Bytes of the gradient of the block's largest parameter. It needs memory of its own until it is added to the
+  // gradient of earlier micro-batches.
   double temporary = 0;
   double held() const { return its.kept + its.casts; }
 };
 
-// Finds the moment of a training step with the most memory.
+// Computes the memory at the moment of a training step that needs the most. It goes through all moments and keeps the
+// maximum.
 class Search {
  public:
   Search(const Shape& shape, const Stage& stage, const Cut& cut, Precision precision, const Step& step)
@@ -201,7 +211,8 @@ class Search {
     const int live = std::min(step_.live, step_.micro_batches);
     pass(live - 1, step_.micro_batches > live);
     if (more && step_.micro_batches == live) pass(0, true);
-    // After the passes, the outputs of all micro-batches are joined, and stages add the gradients of a tied weight.
+    // At the end of the step, the outputs of all micro-batches are joined, and stages that share a tied weight add its
+    // gradients.
     const double joined = more ? step_.micro_batches * logits_ : 0;
     consider(most_.parameters, 0, outputs(step_.micro_batches) + std::max(joined, tied_sum_));
     return most_;
@@ -210,7 +221,7 @@ class Search {
  private:
   struct Span {
     size_t first, last;
-    bool again;  // the backward pass recomputes the span
+    bool again;  // true if the forward pass keeps only the span's input, so that the backward pass runs the span again
   };
 
   void add(const Shape& shape, Part part, const Cut& cut, Precision precision) {
@@ -218,7 +229,7 @@ class Search {
     const bool keeps_input = part == Part::head ? keeps_norm(sizes_) : part != Part::embed;
     block.input = keeps_input ? sizes_.stream : 0;
     Shape untied = shape;
-    untied.tied = false;  // the head computes a gradient of the tied weight too
+    untied.tied = false;  // the head computes a gradient of its own for a weight that it shares with the embedding
     block.gradients = sizes_.wide_bytes * static_cast<double>(parameters(untied, part, cut));
     const auto hidden = static_cast<double>(shape.hidden);
     if (part == Part::embed) block.temporary = block.gradients;
@@ -226,8 +237,8 @@ class Search {
     blocks_.push_back(block);
   }
 
-  // Divides the blocks into recomputation spans, as the model does. A stage without the head is assumed to end before
-  // the model's last span.
+  // Divides the blocks into the spans that recomputation runs again, as the model does. If the stage does not have the
+  // head, assumes that it ends before the model's last span, which is not recomputed.
   void find_spans(bool has_head) {
     const auto every = static_cast<size_t>(step_.recompute);
     const size_t all = blocks_.size();
@@ -237,7 +248,7 @@ class Search {
     if (first < all) spans_.push_back({first, all, false});
   }
 
-  // Returns the bytes that blocks first .. last - 1 keep, without the input of block `first`.
+  // Returns the bytes that blocks first .. last - 1 keep for the backward pass, without the input of block `first`.
   double held(size_t first, size_t last) const {
     double sum = 0;
     for (size_t i = first; i < last; ++i) sum += blocks_[i].held() + (i > first ? blocks_[i].input : 0);
@@ -248,7 +259,7 @@ class Search {
     for (size_t i = first; i < last; ++i) sum += blocks_[i].gradients;
     return sum;
   }
-  // Returns the bytes that a forward pass keeps of the recomputation spans 0 .. end - 1.
+  // Returns the bytes that the forward pass of recomputation spans 0 .. end - 1 keeps for the backward pass.
   double kept(size_t end) const {
     double sum = 0;
     for (size_t s = 0; s < end; ++s) {
@@ -261,8 +272,8 @@ class Search {
     return (micro_batches + (step_.last_output ? step_.micro_batches : 0)) * logits_;
   }
 
-  // Updates the peak with all moments of the passes of one micro-batch. others: number of other micro-batches between
-  // their forward and backward pass. more: true if earlier micro-batches have left gradients.
+  // Takes all moments of one micro-batch's passes into account for the peak. others: number of other micro-batches that
+  // are between their forward and backward pass. more: true if there are gradients of earlier micro-batches.
   void pass(int others, bool more) {
     const double of_others = others * (kept(spans_.size()) + stage_output_) + stage_output_;
     for (size_t s = spans_.size(); s-- > 0;) {
@@ -277,8 +288,8 @@ class Search {
   }
 
   void forward(const Span& span, size_t b, double before, bool more) {
-    // A recomputed span runs during the backward pass, when later blocks already have gradients. The last span runs
-    // during the forward pass.
+    // A span that is recomputed runs while later blocks already have gradients. The last span is not recomputed: it
+    // runs in the forward pass.
     const double gradients_now = more ? most_.parameters : span.again ? gradients(span.last, blocks_.size()) : 0;
     const double slope = span.again ? blocks_[span.last - 1].its.output : 0;
     consider(gradients_now, before + held(span.first, b + 1), earlier_outputs(b) + blocks_[b].its.forward + slope);
@@ -287,14 +298,15 @@ class Search {
   void backward(const Span& span, size_t b, double before, bool more) {
     const BlockMemory& block = blocks_[b];
     const double now = before + held(span.first, b + 1);
-    // The output of a recomputed span, and the output's gradient, outlive the span's backward pass.
+    // The output of a recomputed span and the gradient of that output exist until the backward pass of the whole span
+    // has ended.
     const double ends = !span.again ? 0 : blocks_[span.last - 1].its.output * (b + 1 == span.last ? 1 : 2);
     if (block.part == Part::head) return head(block, now, more);
     consider_gradients(b + 1, now, span, more, block.its.backward + block.temporary + ends);
   }
 
-  // Updates the peak with the moments of the head's backward pass: first the loss, then the weight's gradient, which is
-  // computed from the logits' gradient in the dtype of the product.
+  // Takes the moments of the head's backward pass into account for the peak. First comes the backward pass of the loss,
+  // then the weight's gradient, which is computed from the logits' gradient in the dtype of matrix products.
   void head(const BlockMemory& block, double now, bool more) {
     const double all = more ? most_.parameters : 0, weight = block.gradients;
     const double before = outputs(step_.micro_batches - 1), slope = logits_ * sizes_.bytes / sizes_.wide_bytes;
@@ -304,16 +316,17 @@ class Search {
     if (sizes_.narrow) consider(all, now - block.its.casts, before + logits_ + weight * 3 / 2);
   }
 
-  // Returns the bytes of the logits of all micro-batches, and of the previous step's logits if the caller keeps them,
-  // without the logits that block `b` itself computes. Logits are kept from the head's forward pass to the end of the
-  // step.
+  // Returns the bytes of logits that exist while block `b` runs, without those that the block itself computes. Logits
+  // exist from the head's forward pass to the end of the step: those of all micro-batches and, if the caller keeps
+  // them, those of the previous step.
   double earlier_outputs(size_t b) const { return outputs(step_.micro_batches - (b + 1 == blocks_.size() ? 1 : 0)); }
 
-  // Updates the peak with a moment of the backward pass at which block `done` and all later blocks have gradients.
+  // Takes a moment of the backward pass into account for the peak, at which block `done` and all later blocks have
+  // gradients.
   void consider_gradients(size_t done, double activations, const Span& span, bool more, double workspace) {
     double now = more ? most_.parameters : gradients(done, blocks_.size());
-    // A recomputed span adds its gradients to those of earlier micro-batches at its end. A tied weight does so at the
-    // end of the pass.
+    // In later micro-batches, new gradients exist beside the sums of earlier ones: those of a recomputed span until the
+    // span's end, that of a tied weight until the end of the pass.
     if (more && span.again) now += gradients(done, span.last);
     if (more && tied_) now += blocks_.back().gradients;
     consider(now, activations, workspace + outputs(step_.micro_batches));
@@ -330,9 +343,10 @@ class Search {
   bool tied_;
   std::vector<BlockMemory> blocks_;
   std::vector<Span> spans_;
-  double logits_ = 0, stage_output_ = 0;  // bytes of the stage's output: logits_ if it has the head, else stage_output_
+  // Bytes of the output: `logits_` for a stage with the head, `stage_output_` for any other stage.
+  double logits_ = 0, stage_output_ = 0;
   double tables_ = 0;
-  double tied_sum_ = 0;  // bytes of temporaries while stages sum the gradient of a tied weight
+  double tied_sum_ = 0;  // bytes of temporary tensors while stages that share a tied weight sum its gradient
   StepMemory most_;
 };
 

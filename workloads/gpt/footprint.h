@@ -13,8 +13,8 @@ enum class Precision { float32, float64, bfloat16 };  // bfloat16: autocast over
 // Numbers of ranks among which a model is divided. The formulas describe the first rank, which has the largest pieces.
 struct Cut {
   int tp = 1;             // ranks of tensor parallelism
-  bool sequence = false;  // tp.sequence: activations between the divided layers are cut along the sequence
-  int cp = 1;             // ranks of context parallelism (cp.kind=ring); each has seq / cp tokens
+  bool sequence = false;  // the option tp.sequence: activations between the divided layers are cut along the sequence
+  int cp = 1;             // ranks of context parallelism with cp.kind=ring; each has seq / cp tokens of a sequence
 };
 
 // The kinds of blocks, in the order of the model.
@@ -23,42 +23,43 @@ enum class Part { embed, layer, norm, head };
 // Returns the number of a block's parameters on a rank. A tied head has none, because it uses the embedding's.
 int64_t parameters(const Shape& shape, Part part, const Cut& cut);
 
-// Bytes of a block's activations for one micro-batch. The head includes the loss.
+// Bytes of the activations of one block in one micro-batch. For the head, the loss is included.
 struct Activations {
-  // Bytes kept from the forward to the backward pass, without parameters and the block's output. An output that the
-  // next block keeps as its input counts for that block.
+  // Bytes that the block keeps from its forward to its backward pass, without its parameters and its output. If the
+  // next block keeps the output as its input, that block counts it.
   double kept = 0;
-  double casts = 0;   // bfloat16 copies of weights, kept for the backward pass
-  double output = 0;  // the block's output; for the head, the logits
-  // The most bytes in use at a time, without the bytes in `kept` and `casts`: during the forward pass, including the
-  // output, and during the backward pass, including the output's gradient. Gradients of parameters are not included.
-  // The head includes its logits.
+  double casts = 0;   // bfloat16 copies of float32 weights, which autocast keeps for the backward pass
+  double output = 0;  // bytes of the block's output; for the head, of the logits
+  // The most bytes in use at one moment of the block's forward pass (including its output) and of its backward pass
+  // (including the output's gradient). Not included: the bytes in `kept` and `casts`, and gradients of parameters. The
+  // logits count for the head.
   double forward = 0, backward = 0;
 };
 
-// rows: number of rows (samples) in the micro-batch.
+// Returns the bytes of a block's activations. rows: number of samples in the micro-batch.
 Activations activations(const Shape& shape, Part part, const Cut& cut, Precision precision, double rows);
 
-// A contiguous range of a model's blocks. `head` includes the norm before the head.
+// The blocks of a pipeline stage: a contiguous range of the model's blocks. `head` stands for the head and the norm
+// before it.
 struct Stage {
   int64_t layers = 0;
   bool embed = true, head = true;
 };
 
 struct Step {
-  double rows = 1;  // rows (samples) per micro-batch
+  double rows = 1;  // number of samples in a micro-batch
   int micro_batches = 1;
-  int live = 1;           // micro-batches between their forward and backward pass at the same time
+  int live = 1;           // number of micro-batches that are between their forward and backward pass at the same time
   int64_t recompute = 0;  // the flag --recompute
-  // True if the caller keeps the output of the previous step during the step. The worker does not.
+  // True if the caller keeps the output of the previous step during the next one. dpbench's worker processes do not.
   bool last_output = true;
 };
 
 // Bytes in use at the peak of a training step.
 struct StepMemory {
   double parameters = 0, gradients = 0, state = 0;
-  double activations = 0;  // tensors kept for a backward pass, including cast weights
-  double workspace = 0;    // temporary tensors and logits
+  double activations = 0;  // tensors kept for a backward pass, and bfloat16 copies of weights
+  double workspace = 0;    // temporary tensors, and the logits
   double total() const { return parameters + gradients + state + activations + workspace; }
 };
 

@@ -16,7 +16,7 @@ namespace dpbench::gpt {
 namespace {
 
 constexpr const char* default_model = "small";
-constexpr int64_t test_part = 10;    // the last tenth of the samples is kept for evaluation
+constexpr int64_t test_part = 10;    // one in ten samples, the last tenth, is kept for evaluation
 constexpr double temperature = 0.8;  // sampling temperature; below 1 favors likely tokens
 
 // Returns tokens as text. Bytes become characters, or ? if they cannot be printed; other tokens become numbers.
@@ -55,8 +55,8 @@ at::Tensor Gpt::logits(const at::Tensor& output) const {
   return shape_.experts > 0 ? output.narrow(-1, 0, shape_.vocab) : output;
 }
 
-// Returns the balance loss of the experts: its mean over the tokens with a target, times its factor in the model's
-// loss.
+// Returns the balance loss of the experts: the mean over all tokens that have a target, times the model's factor for
+// this loss.
 at::Tensor Gpt::balance_loss(const at::Tensor& output, const at::Tensor& target) const {
   const at::Tensor counted = target.ne(no_target).to(output.scalar_type());
   return (output.select(-1, shape_.vocab) * counted).sum() / counted.sum() * shape_.balance;
@@ -116,7 +116,7 @@ std::string Gpt::continued(const Forward& forward, int64_t tokens, uint64_t seed
 Batch Gpt::rows_at(const at::Tensor& ids, const at::Tensor& rows) const {
   const at::Tensor positions = rows.unsqueeze(1) * shape_.seq + at::arange(shape_.seq + 1);
   const at::Tensor tokens = tokens_.at(positions);
-  // Use clone(), because contiguous() does not copy a single row, so input and target would share memory.
+  // clone() always copies. contiguous() does not copy a single row, so input and target would share memory.
   at::Tensor input = tokens.narrow(1, 0, shape_.seq).clone(at::MemoryFormat::Contiguous),
              target = tokens.narrow(1, 1, shape_.seq).clone(at::MemoryFormat::Contiguous);
   if (shape_.padding) pad(rows, input, target);
@@ -149,7 +149,8 @@ const RegisterWorkload registered{
      .recipe = {.epochs = 10},
      .models = {shape_names(), size_names(), "tiny", drawn_sizes()}}};
 
-// Probes (test models) in other shapes, because by default `dpbench check` runs gpt only in the shape of GPT-2.
+// Registers a probe (test model of the checks) with another shape of gpt: by default, `dpbench check` runs the workload
+// gpt only in the shape of GPT-2.
 WorkloadInfo probe_info(const std::string& name, const std::string& summary, const std::string& shape) {
   return {.name = name,
           .summary = summary,

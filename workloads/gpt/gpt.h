@@ -10,7 +10,8 @@
 
 namespace dpbench::gpt {
 
-// Sample i is row i of the data: tokens i * seq to (i + 1) * seq - 1. The target of each token is the next token.
+// The data are cut into rows of `seq` tokens. Sample i is row i: tokens i * seq to (i + 1) * seq - 1. The target of
+// each token is the token after it.
 class Gpt : public Workload {
  public:
   // data: path of the file with tokens; empty: the built-in text
@@ -33,17 +34,17 @@ class Gpt : public Workload {
   Batch test_batch(const at::Tensor& ids) const override { return rows_at(ids, ids + samples()); }
 
  protected:
-  // Returns the columns of the logits that a rank has under tensor parallelism.
+  // Returns which columns of the logits (entries of the vocabulary) this rank has under tensor parallelism.
   Piece columns(const TensorSplit& split) const;
-  // Returns the targets of a rank's tokens under context parallelism.
+  // Returns the targets of those tokens that this rank has under context parallelism.
   static at::Tensor own_targets(const at::Tensor& target, const ModelSplit& split);
 
  private:
   at::Tensor logits(const at::Tensor& output) const;
   at::Tensor balance_loss(const at::Tensor& output, const at::Tensor& target) const;
   Batch rows_at(const at::Tensor& ids, const at::Tensor& rows) const;
-  // Pads each sample after a pseudo-random number of tokens, which depends only on its row in the data: at least one,
-  // on average half of the sample.
+  // Replaces the end of each sample by padding. Its start depends only on the sample's row in the data: after at least
+  // one token, and on average after half of them.
   void pad(const at::Tensor& rows, at::Tensor& input, at::Tensor& target) const;
 
   Shape shape_;

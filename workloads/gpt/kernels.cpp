@@ -10,7 +10,7 @@
 namespace dpbench::gpt {
 namespace {
 
-// Repeats the shared key or value heads, so that each query head has its own.
+// A group of query heads may share a key or value head. Repeats the shared heads, so that each query head has its own.
 at::Tensor for_each_query(const at::Tensor& shared, const at::Tensor& query) {
   const int64_t group = query.size(1) / shared.size(1);
   return group == 1 ? shared : shared.repeat_interleave(group, 1);
@@ -53,8 +53,8 @@ class PlainSoftmax : public AttentionKernel {
   }
 
  protected:
-  // Return the attention of a block of keys, and its gradients. Keys and values have as many heads as queries: shared
-  // heads are repeated.
+  // Return the attention of queries over a block of keys, and its gradients. Keys and values have as many heads as
+  // queries, because the caller repeats shared heads.
   virtual Result result(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) const {
     const at::Tensor scores = scores_of(q, k, causal), logsumexp = scores.logsumexp(3);
     return {(scores - logsumexp.unsqueeze(3)).exp().matmul(v), logsumexp};
@@ -86,7 +86,8 @@ class Softmax : public PlainSoftmax {
       return at::_scaled_dot_product_flash_attention_for_cpu_backward(slope, q, k, v, all.output, all.logsumexp, 0,
                                                                       causal);
     if (!has_efficient_kernel(q)) return PlainSoftmax::gradients(slope, q, k, v, all, causal);
-    const at::Tensor none = at::empty({}, q.options().dtype(at::kLong));  // random state of dropout, not used
+    // Stands for the random state of dropout, which is not used.
+    const at::Tensor none = at::empty({}, q.options().dtype(at::kLong));
     const auto found = at::_scaled_dot_product_efficient_attention_backward(
         slope, q, k, v, {}, all.output, padded(all.logsumexp), none, none, 0, {true, true, true, false}, causal);
     return {std::get<0>(found), std::get<1>(found), std::get<2>(found)};
@@ -94,11 +95,13 @@ class Softmax : public PlainSoftmax {
 
  private:
   static bool has_efficient_kernel(const at::Tensor& q) {
-    constexpr int64_t aligned = 4;  // required alignment of the head size, in elements
+    // LibTorch's memory-efficient attention kernel requires that this number divides the head size.
+    constexpr int64_t aligned = 4;
     return q.is_cuda() && q.scalar_type() == at::kFloat && q.size(3) % aligned == 0;
   }
 
-  // Pads the log-sum-exps, because the memory-efficient kernel reads them in groups of 32.
+  // Pads the log-sum-exps (one per query), because LibTorch's memory-efficient attention kernel reads them in groups of
+  // 32.
   static at::Tensor padded(const at::Tensor& logsumexp) {
     constexpr int64_t group = 32;
     const int64_t missing = (group - logsumexp.size(2) % group) % group;

@@ -8,13 +8,13 @@
 
 namespace dpbench::gpt {
 
-// Returns softmax attention. Blocks are computed in float32 or float64: on the CPU with LibTorch's flash kernels, on a
-// GPU, in float32 and with head sizes that are multiples of 4, with LibTorch's memory-efficient kernels, otherwise as
-// in plain_softmax_attention().
+// Returns softmax attention. For blocks of keys it computes in float32 or float64. On the CPU it uses LibTorch's flash
+// kernels. On a GPU it uses LibTorch's memory-efficient kernels in float32, if the head size is a multiple of 4. In all
+// other cases it computes as plain_softmax_attention() does.
 std::shared_ptr<const AttentionKernel> softmax_attention();
-// Returns softmax attention that computes a block of keys from the full matrix of scores.
+// Returns softmax attention that computes the full matrix of scores for each block of keys.
 std::shared_ptr<const AttentionKernel> plain_softmax_attention();
-// Returns attention with clamped scores instead of softmax, which is exact for whole numbers.
+// Returns attention with clamped scores in place of softmax. With whole numbers as inputs, all its sums are exact.
 std::shared_ptr<const AttentionKernel> exact_attention();
 
 }  // namespace dpbench::gpt

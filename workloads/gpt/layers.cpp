@@ -41,7 +41,8 @@ at::Tensor Dense::product(const at::Tensor& x, const at::Tensor& bias) const {
 at::Tensor Dense::summed(const at::Tensor& x, const TensorSplit* split) const {
   if (!split) return forward(x);
   const at::Tensor sum = split->leave(x, [&](const at::Tensor& samples) { return product(samples, {}); });
-  // Add the bias in the dtype of the sum, as an undivided layer does: bfloat16 under autocast.
+  // The bias is converted to the dtype of the sum. Under autocast that is bfloat16, in which an undivided layer adds
+  // its bias too.
   return bias_.defined() ? sum + bias_.to(sum.scalar_type()) : sum;
 }
 

@@ -12,16 +12,17 @@
 
 namespace dpbench::gpt {
 
-// Standard deviations of initial weights. residual_spread() is for layers that add their output to the residual stream.
+// Standard deviations of initial weights. residual_spread() is that of layers with outputs that are added to the
+// residual stream.
 inline constexpr double initial_spread = 0.02;
 double residual_spread(const Shape& shape);
 
-// Draws initial weights from its own generator, so the same seed gives the same bits on any thread.
+// Draws initial weights from its own random generator, so the same seed gives the same bits on any thread.
 class InitialWeights {
  public:
   InitialWeights(uint64_t seed, bool exact);
-  // Returns a matrix of normally distributed numbers. If exact: up to `ones` elements of each row are 1 or -1, and the
-  // rest are 0.
+  // Returns a matrix of normally distributed numbers. For exact models (gpt-exact), up to `ones` elements of each row
+  // are 1 or -1 instead, and the rest are 0.
   at::Tensor operator()(int64_t rows, int64_t columns, double spread, int64_t ones) const;
 
  private:
@@ -34,8 +35,8 @@ class Dense : public torch::nn::Module {
  public:
   Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const InitialWeights& weights);
   at::Tensor forward(const at::Tensor& x) const { return product(x, bias_); }
-  // Returns the layer's output under tensor parallelism: x and the weight have only this rank's input features, and the
-  // products are summed over ranks. If `split` is null, x and the weight have all features.
+  // Returns the layer's output under tensor parallelism: this rank's x and weight have only some of the input features,
+  // so the products are summed over ranks. If `split` is null, x and the weight have all features.
   at::Tensor summed(const at::Tensor& x, const TensorSplit* split) const;
   int64_t outputs() const { return weight_.size(0); }
   const at::Tensor& weight() const { return weight_; }
@@ -46,12 +47,14 @@ class Dense : public torch::nn::Module {
   at::Tensor weight_, bias_;
 };
 
-// A table with a vector for each token or position. A tied head multiplies by its weight.
+// A table with one vector for each token of the vocabulary, or for each position. A tied head uses its weight for the
+// logits.
 class Embedding : public torch::nn::Module {
  public:
   Embedding(int64_t entries, int64_t hidden, const InitialWeights& weights);
   const at::Tensor& weight() const { return weight_; }
-  // Returns the vectors of the ids, summed over ranks, because the weight has only this rank's entries.
+  // Returns the vectors of these token ids. Each rank has only some entries of the table, so the vectors are summed
+  // over ranks.
   at::Tensor summed(const at::Tensor& ids, const TensorSplit& split) const;
 
  private:
@@ -59,14 +62,14 @@ class Embedding : public torch::nn::Module {
   at::Tensor weight_;
 };
 
-// Returns the matrix product of x, over its last dimension, with the transposed weight. For the computation, rows of
-// zeros pad the weight until their number is a multiple of `multiple`.
+// Returns the matrix product of x and the transposed weight, over the last dimension of x. During the product, the
+// weight has additional rows of zeros, so that its number of rows is a multiple of `multiple`.
 at::Tensor padded_product(const at::Tensor& x, const at::Tensor& weight, int64_t multiple);
-// Returns the logits. On a GPU, zeros pad the vocabulary to a multiple of 8, because bfloat16 kernels take several
-// times as long with sizes such as 50257.
+// Returns the logits: the product of x and the transposed weight. On a GPU, the weight is padded with zeros to a
+// multiple of 8 rows, because bfloat16 kernels take several times as long with numbers such as 50257.
 at::Tensor logits_of(const at::Tensor& x, const at::Tensor& weight);
 
-// LayerNorm with weight and bias for gpt2, RMSNorm with a weight for llama.
+// The model's normalisation: LayerNorm with weight and bias for gpt2, RMSNorm with a weight for llama.
 class Norm : public torch::nn::Module {
  public:
   explicit Norm(const Shape& shape);
@@ -78,7 +81,7 @@ class Norm : public torch::nn::Module {
 };
 
 // Returns the input of an MLP's last matrix: gelu(up) for gpt2, silu(gate) * up for llama. gate: undefined for gpt2.
-// exact: ReLU replaces GELU and SiLU.
+// exact: true for the models of gpt-exact, in which ReLU replaces GELU and SiLU.
 at::Tensor activated(bool exact, const at::Tensor& gate, const at::Tensor& up);
 
 // The MLP of a layer: two matrices with GELU between them for gpt2, SwiGLU for llama: down(silu(gate(x)) * up(x)).

@@ -19,17 +19,19 @@ namespace {
 
 at::Tensor entered(const at::Tensor& x, const TensorSplit* split) { return split ? split->enter(x) : x; }
 
-// Converts ranges of a sample's tokens to ranges of their features. Features are numbered consecutively over all tokens
-// of the sample.
+// Converts ranges of a sample's tokens to ranges of features: feature f of token t has the number t * hidden + f in the
+// whole sample.
 std::vector<Piece> features_of(std::vector<Piece> tokens, int64_t hidden) {
   for (Piece& piece : tokens) piece = {piece.first * hidden, piece.size * hidden};
   return tokens;
 }
 
-// An activation. With experts, it has one extra feature: the balance losses of the token's sequence, summed over the
-// layers so far. As a feature, this sum reaches the loss however the model is divided.
+// An activation that travels between blocks. In a model with experts, it has one more feature than `hidden`: the
+// balance losses of the token's sequence, summed over the layers so far. Because the sum travels with the activation,
+// it reaches the loss even if the model is divided among ranks.
 struct Activation {
-  at::Tensor x, balance;  // balance: the extra feature with the balance losses; undefined without experts
+  // balance: the additional feature, which carries the balance losses; undefined in a model without experts.
+  at::Tensor x, balance;
 
   static Activation of(const at::Tensor& tensor, const Shape& shape) {
     if (shape.experts == 0) return {tensor, {}};
@@ -42,7 +44,7 @@ struct Activation {
 // may hold only some of the tokens.
 class Layer : public torch::nn::Module {
  public:
-  // number: index of the layer, from 0
+  // number: index of this layer among the model's layers, from 0
   Layer(const Shape& shape, int64_t number, const InitialWeights& weights)
       : shape_(shape),
         before_attention_(register_module("input_layernorm", std::make_shared<Norm>(shape))),
@@ -81,8 +83,8 @@ class Layer : public torch::nn::Module {
   std::shared_ptr<Norm> before_attention_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<Norm> before_mlp_;
-  std::shared_ptr<Mlp> mlp_;          // null if the layer has experts
-  std::shared_ptr<Experts> experts_;  // null if the layer has no experts
+  std::shared_ptr<Mlp> mlp_;          // null if the layer has experts in place of an MLP
+  std::shared_ptr<Experts> experts_;  // null if the layer has an MLP and no experts
   std::shared_ptr<Dropout> after_attention_, after_mlp_;
 };
 
@@ -121,7 +123,8 @@ class Transformer : public Model {
             .heads = shape_.heads,
             .kv_heads = shape_.kv_heads,
             .layers = shape_.layers,
-            .head_size = shape_.head_size()};
+            .head_size = shape_.head_size(),
+            .first_layer = first_layer};
   }
 
  private:
@@ -168,7 +171,8 @@ class Transformer : public Model {
          }});
   }
 
-  // Adds a block. Blocks of gpt-exact run without autocast, because bfloat16 represents whole numbers only up to 256.
+  // Adds a block to the model. For gpt-exact, the block runs without autocast: bfloat16 represents all whole numbers
+  // only up to 256.
   void add(Block block) {
     if (shape_.exact)
       block.forward = [forward = std::move(block.forward)](const at::Tensor& x, const Context& context) {

@@ -10,8 +10,9 @@
 
 namespace dpbench::gpt {
 
-// input: token ids [samples, tokens]. Output: logits [samples, tokens, vocab]; with experts, an extra last column holds
-// the balance losses of the token's sequence, summed over layers.
+// Makes the model. Its input is a tensor of token ids, of shape [samples, tokens], and its output are the logits, of
+// shape [samples, tokens, vocab]. With experts, the output has one more column: the balance losses of the token's
+// sequence, summed over layers.
 std::shared_ptr<Model> make_model(const Shape& shape, uint64_t seed);
 
 }  // namespace dpbench::gpt

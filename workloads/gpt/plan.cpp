@@ -48,8 +48,8 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
   plan.tokens = shape.seq;
   plan.cuts.push_back({"model.embed_tokens.weight", 0, even_pieces(shape.vocab, ranks)});
   if (!shape.tied) plan.cuts.push_back({"lm_head.weight", 0, even_pieces(shape.vocab, ranks)});
-  // A rank has whole groups of query heads with their key and value head, unless there are fewer key and value heads
-  // than ranks.
+  // Cuts the query heads: a rank has whole groups, each with the key and value head that it shares. If there are fewer
+  // key and value heads than ranks, groups are cut too.
   const bool shared = shape.kv_heads >= ranks;
   const int64_t size = shape.head_size(), group = shared ? shape.heads / shape.kv_heads : 1;
   const auto heads = even_pieces(shape.hidden, ranks, group * size);
@@ -69,8 +69,12 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
   }
   // The forward pass has one allreduce for the embedding and two for each layer (attention, MLP). The backward pass has
   // one for the head instead of the embedding.
-  const int64_t sums = 1 + 2 * shape.layers;
-  plan.left = plan.entered = {.elements = sums * shape.seq * shape.hidden, .calls = sums};
+  const int64_t activation = shape.seq * shape.hidden;
+  plan.left[0].add(activation);
+  for (size_t layer = first_layer; layer < first_layer + static_cast<size_t>(shape.layers); ++layer)
+    for (CallsOfBlocks* calls : {&plan.left, &plan.entered})
+      for (int sum = 0; sum < 2; ++sum) (*calls)[layer].add(activation);
+  plan.entered[head_block(shape)].add(activation);
   // Numbers that the loss sums over ranks: one per sample for gpt-exact, else two per token, the sum of exponentials
   // and the label's logit.
   plan.totals.add(shape.exact ? 1 : 2 * shape.seq);

@@ -2,6 +2,8 @@
 // the vocabulary.
 #pragma once
 
+#include <cstddef>
+
 #include <ATen/core/Tensor.h>
 
 #include "workloads/api/tensor_split.h"
@@ -9,11 +11,17 @@
 
 namespace dpbench::gpt {
 
+// The model's blocks are the embedding, the layers, the last norm and the head. These are the numbers of the first
+// layer and of the head.
+inline constexpr size_t first_layer = 1;
+inline size_t head_block(const Shape& shape) { return first_layer + static_cast<size_t>(shape.layers) + 1; }
+
 // Returns the tensor-parallel plan. Throws UsageError if there are fewer heads, MLP features or vocabulary entries than
 // ranks.
 TensorPlan plan_of(const Shape& shape, int ranks);
 
-// Returns the cross-entropy, summed over tokens, from this rank's columns of the logits [samples, tokens, columns].
+// Computes the cross-entropy under tensor parallelism, from this rank's columns of the logits, of shape [samples,
+// tokens, columns]. Returns it summed over tokens.
 at::Tensor split_cross_entropy(const at::Tensor& logits, const at::Tensor& target, const Piece& columns,
                                const TensorSplit& split);
 

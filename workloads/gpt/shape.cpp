@@ -13,7 +13,8 @@
 namespace dpbench::gpt {
 namespace {
 
-// Predefined shapes. Few world sizes divide the sizes of `tiny`, so that checks cover uneven pieces.
+// The predefined shapes of models. The sizes of `tiny` are divisible by few world sizes, so that checks cover uneven
+// pieces.
 const std::vector<std::pair<std::string, Shape>>& shapes() {
   static const std::vector<std::pair<std::string, Shape>> all = {
       {"tiny",
@@ -105,7 +106,7 @@ Set one_of(Value Shape::* member, const std::map<std::string, Value>& names) {
 }
 
 struct Key {
-  std::string name, values;  // values: the allowed values, for error messages
+  std::string name, values;  // values: the allowed values of this size, as text for error messages
   Set set;
 };
 

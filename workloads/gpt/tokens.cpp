@@ -33,8 +33,8 @@ at::Tensor only_tensor(const std::string& path) {
   const bool fits = file.tensors.size() == 1 && at::isIntegralType(file.tensors[0].second.scalar_type(), false);
   if (!fits) throw UsageError("--data " + path + ": must hold one tensor, of whole numbers (token ids)");
   const at::Tensor ids = file.tensors[0].second.flatten();
-  // Convert uint16, uint32 and uint64 to int64, because LibTorch cannot select elements from them, and int16, because
-  // an int16 tensor stands for uint16 tokens of a .bin file.
+  // LibTorch cannot select elements from uint16, uint32 and uint64 tensors, so they are converted to int64. An int16
+  // tensor is converted too, because elsewhere in this class int16 stands for the uint16 tokens of a .bin file.
   const bool selectable = !c10::isBarebonesUnsignedType(ids.scalar_type()) && ids.scalar_type() != at::kShort;
   return selectable ? ids : ids.to(at::kLong);
 }

@@ -15,9 +15,9 @@ std::string_view built_in_text();
 // A sequence of token ids below a vocabulary size.
 class Tokens {
  public:
-  // path: a file of token ids, which are uint16 in a .bin file, the only tensor (of whole numbers) in a .safetensors
-  // file and the bytes of any other file; if empty, the bytes of the built-in text. Throws UsageError if the file
-  // cannot be read or one of the first 2^20 tokens is not below `vocab`.
+  // path: a file of token ids. A .bin file holds them as uint16, a .safetensors file as its only tensor (of whole
+  // numbers), and in any other file each byte is a token. If empty, the built-in text is used, one token per byte.
+  // Throws UsageError if the file cannot be read or one of the first 2^20 tokens is not below `vocab`.
   Tokens(const std::string& path, int64_t vocab);
 
   bool are_bytes() const { return ids_.scalar_type() == at::kByte; }

@@ -6,7 +6,8 @@
 
 namespace dpbench {
 
-// Applies the activation. ReLU works in place, because no backward pass needs the input of the ReLU.
+// Applies the activation function: softplus if `smooth`, else ReLU. ReLU overwrites x, because no backward pass needs
+// it.
 inline at::Tensor activate(at::Tensor x, bool smooth) { return smooth ? at::softplus(x) : x.relu_(); }
 
 }  // namespace dpbench

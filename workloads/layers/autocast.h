@@ -1,9 +1,9 @@
 // While an object constructed with on = true exists, bfloat16 autocast is enabled on its thread. Construct it on the
 // thread that runs the pass.
 //
-// torch's cache of cast weights stays off: all threads of a process share it, so one thread's clear_cache() would
-// change the bits of another thread's pass. A weight is cast at each use, and the gradients of its uses are added in
-// its own dtype.
+// torch's cache of cast weights stays off under this autocast: all threads of a process share the cache, and if one
+// thread clears it, another thread's pass would get other bits. So a weight is cast at each use, and the gradients of
+// its uses are added in the weight's own dtype.
 #pragma once
 
 #include <ATen/autocast_mode.h>

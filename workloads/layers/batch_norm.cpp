@@ -26,15 +26,16 @@ std::vector<int64_t> all_but_channels(const at::Tensor& x) {
   return dims;
 }
 
-// Returns a vector with one element per channel in the dtype of x, shaped to broadcast over x.
+// Returns a vector of one element per channel, in the dtype of x and with a shape that broadcasts over x.
 at::Tensor per_channel(const at::Tensor& vector, const at::Tensor& x) {
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[1] = vector.numel();
   return vector.to(x.scalar_type()).view(shape);
 }
 
-// Returns each channel's sum, then each channel's sum of squares, then the number of values per channel. The sums are
-// computed from the local mean and variance, which is numerically stable in float32.
+// Returns one vector: the sum of each channel, the sum of squares of each channel, and the number of values per
+// channel. The sums are computed from this rank's mean and variance, which is numerically more stable in float32 than
+// direct sums.
 at::Tensor moments(const at::Tensor& x) {
   const int64_t channels = x.size(1);
   const auto options = x.options().dtype(at::kDouble);
@@ -46,8 +47,8 @@ at::Tensor moments(const at::Tensor& x) {
   return at::cat({mean * count, (var + mean * mean) * count, at::full({1}, count, options)});
 }
 
-// BatchNorm with statistics of the global batch. forward() returns the normalised samples, then mean, biased variance
-// and count of the global batch in float64.
+// BatchNorm with statistics of the global batch. forward() returns the normalised samples, and the global batch's mean,
+// biased variance and number of values in float64.
 struct Synchronised : torch::autograd::Function<Synchronised> {
   static variable_list forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& bias,
                                double epsilon, const HookPtr& hook) {

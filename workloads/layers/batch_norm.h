@@ -11,8 +11,8 @@ namespace dpbench {
 
 class BatchNorm : public torch::nn::Module {
  public:
-  // A function that sums a float64 vector in place, over all ranks or replicas that share a batch. It is called once in
-  // a training forward pass and once in its backward pass, even by a replica without samples.
+  // A function that sums a float64 vector in place over all ranks or replicas that share a batch. A training forward
+  // pass calls it once, and its backward pass calls it once more, even on a replica without samples.
   using Reduce = std::function<void(at::Tensor& sums)>;
   struct Hook : torch::CustomClassHolder {
     explicit Hook(Reduce r) : reduce(std::move(r)) {}
@@ -23,7 +23,8 @@ class BatchNorm : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& input);
 
-  // Makes the layer normalise by statistics of the global batch, summed by `reduce`. An empty function turns this off.
+  // Makes the layer normalise by statistics of the global batch, which `reduce` sums over ranks. If `reduce` is empty,
+  // the layer uses only its own samples again.
   void set_reduce(Reduce reduce);
 
  private:

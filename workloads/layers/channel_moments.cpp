@@ -8,9 +8,10 @@ namespace {
 
 constexpr int64_t channels_at_once = 4, chunk = 256;
 
-// Returns for each of `count` channels, from `first` on, the sum of of(value, channel) over the channel's values, added
-// in their order. of() is first evaluated for a chunk of values, which vectorizes. The results are then added,
-// alternating between channels, because successive additions of one channel depend on each other.
+// Returns, for each of `count` channels from number `first` on, the sum of of(value, channel) over all values of the
+// channel, added in their order. The results of of() are first computed for a chunk of values, in a loop that the
+// compiler vectorises. They are then added for several channels in turn: the additions of one channel must wait for
+// each other, those of different channels need not.
 template <class Of>
 [[gnu::always_inline]] inline std::array<double, channels_at_once> sums_of(const Images& images, int64_t first,
                                                                            int64_t count, const Of& of) {

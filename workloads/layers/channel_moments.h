@@ -1,5 +1,6 @@
-// Computes each channel's mean and sum of squared deviations for a batch of images. It adds in torch's order, but
-// several channels at a time, which hides the latency of dependent additions. Does not depend on torch.
+// Computes each channel's mean and sum of squared deviations for a batch of images. Additions of one channel follow
+// torch's order, for the same bits. Several channels are computed at a time, so that additions of one need not wait for
+// each other. Does not depend on torch.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@ struct Images {
   int64_t rows, channels, places;
 };
 
-// A function that computes the means of channels [begin, end) and the sums of squared deviations from them.
+// A function that computes, for channels begin .. end - 1, the means and the sums of squared deviations from the means.
 using ChannelMoments = void (*)(const Images& images, int64_t begin, int64_t end, float* means, float* square_sums);
-// Returns the functions that this processor supports, fastest first. All give the same bits.
+// Returns the functions of type ChannelMoments that this processor supports, fastest first. All give the same bits.
 const std::vector<ChannelMoments>& channel_moments();
 
 }  // namespace dpbench

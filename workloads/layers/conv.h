@@ -30,7 +30,7 @@ class Conv : public torch::nn::Module {
   at::Tensor without_bias(const at::Tensor& input) const {
     return at::conv2d(input, weight_, {}, shape_.stride, shape_.padding);
   }
-  // Returns the bias, shaped to be added to an output; undefined if there is none.
+  // Returns the layer's bias in a shape that broadcasts over its output; undefined if the layer has no bias.
   at::Tensor bias() const { return bias_.defined() ? bias_.view({-1, 1, 1}) : bias_; }
 
  private:

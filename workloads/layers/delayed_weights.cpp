@@ -14,16 +14,16 @@ using torch::autograd::Node;
 
 thread_local std::shared_ptr<DelayedWeights> current_weights;
 
-// Returns the autograd node that stores the gradient of a parameter. weight: an edge that leads to the parameter. Under
-// autocast, nodes that cast the weight lie in between.
+// Returns the autograd node that accumulates a parameter's gradient. weight: an edge of the autograd graph that leads
+// to the node, under autocast through other nodes, which cast the weight.
 const Node* parameter_of(const torch::autograd::Edge& weight) {
   const Node* node = weight.function.get();
   while (node->num_outputs() == 1) node = node->next_edge(0).function.get();
   return node;
 }
 
-// Adds the gradients to the gradient of the parameter with this autograd node. The node takes over the sum, without a
-// copy, if the parameter has no gradient yet.
+// Adds several gradients to the gradient of one parameter. parameter: the autograd node that accumulates it. If the
+// parameter has no gradient yet, the sum becomes its gradient without a copy.
 void accumulate(Node& parameter, torch::autograd::variable_list gradients) {
   for (size_t i = 1; i < gradients.size(); ++i) gradients[0] = gradients[0] + gradients[i];
   gradients.resize(1);

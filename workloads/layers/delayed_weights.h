@@ -1,5 +1,5 @@
-// Computes weight gradients of linear layers later than the rest of their backward pass. Pipeline schedules with split
-// backward passes (zero-bubble) use this.
+// Delays the weight gradients of linear layers until after the rest of the backward pass. Pipeline schedules that split
+// backward passes (zero-bubble) need this.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@ namespace dpbench {
 
 class DelayedWeights {
  public:
-  // While a Scope exists, linear layers called on its thread leave their weight gradients to `to`: their backward pass
-  // stores the factors of the matrix product, and compute() multiplies them. If `to` is null, linear layers compute
-  // their weight gradients themselves.
+  // While a Scope exists, linear layers that are called on its thread delay their weight gradients: the backward pass
+  // only stores the factors of the matrix product in `to`, and compute() multiplies them later. If `to` is null, the
+  // backward pass computes the weight gradients.
   class Scope {
    public:
     explicit Scope(std::shared_ptr<DelayedWeights> to);
@@ -27,16 +27,17 @@ class DelayedWeights {
     std::shared_ptr<DelayedWeights> before_;
   };
 
-  // The object to which a linear layer called now leaves its weight gradient; null if the layer computes the gradient
-  // itself.
+  // Returns the object in which linear layers on this thread currently store their delayed weight gradients; null if
+  // gradients are not delayed.
   static std::shared_ptr<DelayedWeights> current();
 
-  // gradient: a function that computes the gradient of a weight. weight: the edge of the autograd graph that leads to
-  // the weight.
+  // Adds a delayed gradient of a weight. gradient: a function that computes it. weight: the edge of the autograd graph
+  // that leads to the weight.
   void add(torch::autograd::Edge weight, std::function<at::Tensor()> gradient);
-  // Computes the delayed gradients added since the last call, and adds them to the parameters' gradients. If a
-  // parameter has several, they are summed first, in the order of the add() calls. The result has the bits of an
-  // ordinary backward pass, unless the backward pass also computed a gradient of that parameter without delay.
+  // Computes the delayed gradients that were added since the last call, and adds them to the parameters' gradients. If
+  // there are several of one parameter, they are summed first, in the order in which they were added. The result has
+  // the bits of an ordinary backward pass, unless some other use of the parameter already had its gradient computed
+  // without delay.
   void compute();
 
  private:

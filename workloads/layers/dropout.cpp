@@ -13,7 +13,8 @@
 namespace dpbench {
 namespace {
 
-// Difference between the random keys of two neighbouring features; odd and below 2^31, like the factors of mix32().
+// The random keys of two neighbouring features differ by this number. Like the factors of mix32(), it is odd and below
+// 2^31.
 constexpr uint32_t feature_stride = 0x1e3779b1;
 constexpr int64_t low32 = 0xffffffff;
 
@@ -30,8 +31,8 @@ void fill_row(float* row, const Piece& features, uint32_t key, int32_t threshold
   }
 }
 
-// The hash mix64(), on int64 tensors. Tensors add and multiply modulo 2^64, but their right shift copies the sign bit,
-// so it is masked.
+// mix64() of workloads/base, computed on int64 tensors. Their addition and multiplication wrap around as for uint64,
+// but their right shift copies the sign bit, so these bits are masked out.
 at::Tensor mix64(at::Tensor x) {
   const auto shifted = [](const at::Tensor& bits, int64_t by) {
     return bits.__rshift__(by).bitwise_and_((int64_t{1} << (64 - by)) - 1);
@@ -42,14 +43,15 @@ at::Tensor mix64(at::Tensor x) {
   return x.bitwise_xor(shifted(x, 31));
 }
 
-// The hash mix32(), on int64 tensors that hold 32 bits each.
+// mix32() of workloads/base, computed on int64 tensors with 32 bits in each element.
 at::Tensor mix32(at::Tensor x) {
   x = x.bitwise_xor(x.__rshift__(16)).mul_(mix32_first).bitwise_and_(low32);
   x = x.bitwise_xor(x.__rshift__(15)).mul_(mix32_second).bitwise_and_(low32);
   return x.bitwise_xor(x.__rshift__(16));
 }
 
-// Returns a random key per sample. low, high: halves of the step's key, as scalars or one-element tensors.
+// Returns a random key for each sample. low, high: the two halves of the step's key, as scalars or as tensors with one
+// element.
 template <class Half>
 at::Tensor row_keys(const at::Tensor& ids, const Half& low, const Half& high) {
   const auto upper = ids.__rshift__(32).bitwise_and_(low32);

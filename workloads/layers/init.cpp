@@ -12,8 +12,8 @@ namespace {
 double fan_in(at::IntArrayRef shape) { return static_cast<double>(c10::multiply_integers(shape.slice(1))); }
 double fan_out(at::IntArrayRef shape) { return static_cast<double>(shape[0] * c10::multiply_integers(shape.slice(2))); }
 
-// Returns the bound of PyTorch's kaiming_uniform_ with a = sqrt(5), computed in the same order of operations to give
-// the same bits.
+// Returns the bound of the uniform distribution from which PyTorch's kaiming_uniform_ with a = sqrt(5) draws. It is
+// computed in PyTorch's order of operations, to get the same bits.
 double kaiming_bound(at::IntArrayRef shape) {
   const double gain = std::sqrt(2.0 / (1 + std::pow(std::sqrt(5.0), 2)));
   return std::sqrt(3.0) * (gain / std::sqrt(fan_in(shape)));

@@ -10,13 +10,14 @@
 namespace dpbench {
 
 enum class Init {
-  torch,   // PyTorch's default initialisation: weight and bias uniform in +-1/sqrt(fan in)
-  glorot,  // Keras' default initialisation: weight uniform in +-sqrt(6 / (fan in + fan out)), bias zero
+  torch,  // PyTorch's default: weight and bias are uniformly distributed in +-1/sqrt(fan in)
+  // Keras' default: the weight is uniformly distributed in +-sqrt(6 / (fan in + fan out)), and the bias is zero.
+  glorot,
 };
 
 at::Generator own_generator(uint64_t seed);
 
-// init_weight() and init_bias() return the initial weight and bias of a layer. Weight shapes are [outputs, inputs,
+// Return the initial weight or bias of a layer, drawn from `generator`. The shape of a weight is [outputs, inputs,
 // kernel...].
 at::Tensor init_weight(at::IntArrayRef shape, Init init, const at::Generator& generator);
 at::Tensor init_bias(at::IntArrayRef weight_shape, Init init, const at::Generator& generator);

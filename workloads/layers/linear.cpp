@@ -20,7 +20,8 @@ namespace {
 struct LinearNode : torch::autograd::Node {
   torch::autograd::SavedVariable input, weight;
   bool by_onednn = false;
-  std::shared_ptr<DelayedWeights> delayed;  // computes the weight's gradient later; null: the backward pass computes it
+  // Computes the gradient of the weight later; null if the backward pass computes it.
+  std::shared_ptr<DelayedWeights> delayed;
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     enter_own_node(*this);
@@ -31,7 +32,8 @@ struct LinearNode : torch::autograd::Node {
     if (task_should_compute_output(0)) results[0] = product(dy, weight.unpack(), by_onednn);
     if (task_should_compute_output(1)) {
       if (delayed)
-        // The detached input keeps its values alive, but not the graph that computed it.
+        // The stored function must keep the values of the input, but not the graph that computed the input. So it gets
+        // the input detached.
         delayed->add(next_edge(1),
                      [dy, x = input.unpack().detach(), onednn = by_onednn] { return product(dy.t(), x, onednn); });
       else
@@ -51,7 +53,7 @@ struct LinearNode : torch::autograd::Node {
   }
 };
 
-// Returns the tensor in the dtype in which autocast, if it is on, runs linear layers.
+// If autocast is on, returns the tensor in the dtype in which autocast runs linear layers; else the tensor itself.
 at::Tensor cast(const at::Tensor& tensor) {
   const auto device = tensor.defined() ? tensor.device().type() : at::kCPU;
   if (!tensor.defined() || !at::autocast::is_autocast_enabled(device)) return tensor;

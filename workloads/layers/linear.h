@@ -7,8 +7,8 @@
 
 namespace dpbench {
 
-// Same as at::linear, but with one autograd node instead of three where own_node.h allows custom nodes. Gives the same
-// bits unless OneDnnProducts is on. An undefined bias stands for none.
+// Same as at::linear, but with one autograd node instead of three (if plain_on_cpu() of own_node.h allows it). Gives
+// the same bits, unless OneDnnProducts is on. bias: undefined if there is none.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 class Linear : public torch::nn::Module {

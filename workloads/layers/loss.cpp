@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t ignore_index = -100;  // samples with this label are ignored, as in torch by default
+constexpr int64_t ignore_index = -100;  // cross-entropy ignores samples with this label, as torch's does by default
 
 struct CrossEntropyNode : torch::autograd::Node {
   torch::autograd::SavedVariable logarithms, labels, total_weight;

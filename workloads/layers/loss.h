@@ -8,7 +8,7 @@ namespace dpbench {
 
 at::Tensor mean_squared_error(const at::Tensor& output, const at::Tensor& target);
 at::Tensor cross_entropy(const at::Tensor& output, const at::Tensor& labels);
-// Returns the cross-entropy, summed over the samples instead of averaged.
+// Returns the cross-entropy as a sum over the samples, not as their mean.
 at::Tensor summed_cross_entropy(const at::Tensor& output, const at::Tensor& labels);
 
 }  // namespace dpbench

@@ -7,8 +7,8 @@
 
 namespace dpbench {
 
-// While an object of this class exists, linear layers called on its thread use oneDNN for large float32 products (or do
-// not, if `on` is false).
+// While an object of this class exists, linear layers that are called on its thread compute large float32 products with
+// oneDNN if `on` is true, and without it if `on` is false.
 class OneDnnProducts {
  public:
   explicit OneDnnProducts(bool on);
@@ -17,8 +17,8 @@ class OneDnnProducts {
   OneDnnProducts& operator=(const OneDnnProducts&) = delete;
 
   static bool on();
-  // True if oneDNN should compute a product with this input and number of multiplications: OneDnnProducts is on, and
-  // the product is large and in float32. For a small product the call overhead outweighs the gain.
+  // Returns true if oneDNN should compute a product: OneDnnProducts is on in this thread, the product is in float32,
+  // and it has many multiplications. Small products are faster without oneDNN, which has a higher cost per call.
   static bool take(const at::Tensor& input, int64_t multiplications);
 
  private:

@@ -25,16 +25,16 @@ auto make_node(Arguments&&... arguments) {
 #endif
 }
 
-// Every custom node calls enter_own_node() first in apply(). It throws if a second derivative is requested
-// (create_graph): autograd does not track the operations in apply(), so a second derivative would silently be
-// incomplete.
+// Throws if a second derivative is requested (create_graph). Every custom node calls this function first in apply().
+// Autograd does not track the operations in apply(), so a second derivative would be incomplete without an error.
 inline void enter_own_node(const torch::autograd::Node& node) {
   TORCH_CHECK(!at::GradMode::is_enabled(), node.name(),
               " has no second derivative: backward() with create_graph needs torch's own layers");
 }
 
-// True if custom autograd nodes are usable: in the fast runtime, with gradients enabled, for a contiguous CPU tensor.
-// False under autocast, where torch's nodes cast, and on a GPU, where the overhead of nodes rarely matters.
+// Returns true if a layer may use a custom autograd node: in the runtime `fast`, with gradients enabled, for a
+// contiguous CPU tensor. Returns false under autocast, which only torch's own nodes handle, and on a GPU, where the
+// time that nodes take rarely matters.
 inline bool plain_on_cpu(const at::Tensor& input) {
   return runtime() == Runtime::fast && at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() &&
          !at::autocast::is_autocast_enabled(at::kCPU);

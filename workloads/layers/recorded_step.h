@@ -10,8 +10,8 @@ namespace dpbench {
 
 class RecordedStep {
  public:
-  // number: one int64 in device memory. While this object exists, the number replaces Context::step in this thread's
-  // forward passes.
+  // number: the step number, as one int64 in device memory. While this object exists, forward passes of this thread use
+  // it in place of Context::step.
   explicit RecordedStep(at::Tensor number) : outer_(std::exchange(current(), std::move(number))) {}
   ~RecordedStep() { current() = std::move(outer_); }
   RecordedStep(const RecordedStep&) = delete;

@@ -44,8 +44,8 @@ struct TrainedNormNode : torch::autograd::Node {
   std::string name() const override { return "TrainedNormBackward"; }
 };
 
-// With more threads than this, torch's loop is faster: it splits the channels over its threads, while dpbench's is
-// single-threaded.
+// With more threads than this, torch's BatchNorm is faster, because it splits the channels over threads. The loop of
+// dpbench runs on one thread.
 constexpr int max_threads = 2;
 
 bool is_vector(const at::Tensor& tensor, int64_t channels) {
@@ -66,7 +66,7 @@ Moments moments_of(const at::Tensor& input, const at::Tensor& like) {
 }
 
 // Updates the running statistics and returns 1 / standard deviation of each channel. Every intermediate value has the
-// same dtype as in torch, for the same bits.
+// same dtype as in torch, so that the bits are the same.
 at::Tensor update(const RunningStatistics& running, const Moments& moments, int64_t values, double epsilon) {
   at::Tensor inverse = at::empty_like(running.mean);
   const float *means = moments.mean.const_data_ptr<float>(), *square_sums = moments.square_sum.const_data_ptr<float>();
@@ -88,14 +88,14 @@ at::Tensor update(const RunningStatistics& running, const Moments& moments, int6
 at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running,
                         double epsilon) {
   const int64_t channels = input.dim() < 2 ? 0 : input.size(1);
-  // Images of 1x1 are excluded, because torch sums them in another order.
+  // True for images of more than one pixel; torch adds images of 1x1 in another order, so they are left to torch.
   const bool images = input.dim() > 2 && input.numel() > input.size(0) * channels;
   const bool supported = images && plain_on_cpu(input) && input.scalar_type() == at::kFloat && bias.requires_grad() &&
                          is_vector(bias, channels) && is_vector(running.mean, channels) &&
                          is_vector(running.var, channels) && at::get_num_threads() <= max_threads;
   if (!supported) {
-    // Pass a weight of ones on a GPU. Without a weight, the CUDA kernel's backward pass fails, because it creates the
-    // bias' gradient with the weight's options.
+    // On a GPU, torch's BatchNorm gets a weight of ones. Without a weight, its CUDA kernel fails in the backward pass,
+    // where it creates the bias' gradient with the options of the weight.
     const at::Tensor weight = input.is_cuda() ? at::ones_like(bias) : at::Tensor();
     return at::batch_norm(input, weight, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon,
                           /*cudnn_enabled=*/true);
@@ -106,8 +106,8 @@ at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const R
     const Moments moments = moments_of(input, running.mean);
     mean = moments.mean;
     inverse = update(running, moments, input.numel() / channels, epsilon);
-    // Normalises with torch's evaluation kernel. With 1 / standard deviation as the weight and a variance of 1, it
-    // computes the same as torch's training kernel.
+    // Uses torch's evaluation kernel, which is given a variance of 1, and 1 / standard deviation as the weight. The
+    // result has the same bits as that of torch's training kernel.
     output = std::get<0>(at::native_batch_norm(input, inverse, bias, mean, at::ones_like(mean), /*training=*/false,
                                                /*momentum=*/0, /*eps=*/0));
   }

@@ -13,12 +13,13 @@ namespace {
 struct Marked {
   clockid_t clock;
   int64_t begin_ns;
-  int depth;  // number of nested Computing objects on the thread
+  int depth;  // a thread stays marked until all of its nested Computing objects are destroyed; this is their number
 };
 
 std::mutex marked_mutex;
 std::map<pthread_t, Marked> marked;
-int64_t ended_ns = 0;  // CPU time of all threads in past periods in which they were marked
+// CPU time of threads in periods in which they were marked and that have ended; cpu_ns() adds the current periods.
+int64_t ended_ns = 0;
 
 }  // namespace
 

@@ -9,8 +9,8 @@
 namespace dpbench {
 namespace {
 
-// Minimum share of wrong elements in a range that is reported as wrong. The remaining elements may be correct by
-// chance, e.g. zeros after a ReLU.
+// Wrong elements are reported as a range (e.g. a row) if at least this share of the range is wrong. The remaining
+// elements may be correct by chance, e.g. zeros after a ReLU.
 constexpr double most = 0.9;
 
 // Returns the name of the slice that holds all wrong elements, e.g. "row 2"; an empty string if no single slice does.

@@ -17,8 +17,8 @@ at::Tensor plain(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU)
 template <class T>
 constexpr bool is_number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
-// visit() passes each field of a struct to `archive`, which writes or reads it. So fields are written and read in the
-// same order.
+// visit() passes each field of a struct to `archive`, which either writes or reads it. One list of fields serves both,
+// so they have the same order.
 template <class Archive>
 void visit(Archive& archive, Collective& collective) {
   archive(collective.op), archive(collective.reduction), archive(collective.bytes), archive(collective.floating);
@@ -157,7 +157,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Collects all tensors of a rank's evidence. visit() calls it with each field.
+// A visitor of all fields of a rank's evidence, which collects their tensors.
 struct Collector {
   TensorPool pool;
   template <class T>
@@ -190,7 +190,7 @@ uint64_t content_hash(const at::Tensor& tensor) {
 
 TensorPool pool_of(const Evidence& evidence) {
   Collector collector;
-  Evidence copy = evidence;  // a shallow copy: the tensors are shared
+  Evidence copy = evidence;  // copying the evidence is cheap: the copy shares its tensors
   collector(copy);
   return std::move(collector.pool);
 }

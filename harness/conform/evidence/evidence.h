@@ -22,7 +22,7 @@ struct Collective {
   bool floating = true;
   std::vector<at::Tensor> input = {}, output = {};
   std::string axis = default_axis;  // mesh axis of the process group that ran the collective
-  bool by_accessor = false;         // true if an accessor called the collective, after the step
+  bool by_accessor = false;  // true if an accessor, e.g. Strategy::gradients(), called the collective after the step
 
   bool reduces() const { return reduction != ReduceKind::UNUSED; }
   bool averages() const { return reduction == ReduceKind::AVG; }
@@ -54,10 +54,11 @@ struct Evaluation {
 struct Evidence {
   int rank = 0;
   int64_t steps_before = 0;                 // steps that the strategy object took before the scenario's first one
-  NamedTensors parameters, buffers, state;  // the state before the scenario's first step
+  NamedTensors parameters, buffers, state;  // training state that the strategy reports before the scenario's first step
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
-  NamedTensors last_parameters, last_buffers, last_state;  // the state at the end of the scenario
+  // training state that the strategy reports at the end of the scenario
+  NamedTensors last_parameters, last_buffers, last_state;
   // Bytes of KeptTensors::parameters (the rank's shards), of the model's parameters and of the outputs of all-gathers
   // in flight, at the moment when their sum was largest. They are measured at every loss and collective of a step.
   int64_t stored_parameter_bytes = 0, live_parameter_bytes = 0, live_gather_bytes = 0;

@@ -30,7 +30,7 @@ inline bool out_of_memory(const std::exception& error) {
 }
 
 // True if the error is c10d's report that the backend does not support an operation. c10d throws it before any
-// communication.
+// communication, so no rank waits for another.
 inline bool lacks_operation(const std::exception& error) {
   return dynamic_cast<const c10::Error*>(&error) && message_of(error).starts_with("Backend ") &&
          message_of(error).find(" does not support ") != std::string::npos;

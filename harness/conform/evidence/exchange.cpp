@@ -7,7 +7,8 @@
 namespace dpbench {
 namespace {
 
-// Large texts are sent in chunks, because rendezvous stores are not designed for larger values.
+// Texts above this size are sent through the rendezvous store in chunks, because the store is not designed for larger
+// values.
 constexpr size_t chunk_bytes = 4 << 20;
 
 void write_chunks(c10d::Store& store, const std::string& key, const std::string& bytes) {
@@ -17,7 +18,8 @@ void write_chunks(c10d::Store& store, const std::string& key, const std::string&
   store.set(key, std::to_string(chunks));  // the number of chunks is set last, because readers wait for it
 }
 
-// Waits up to 24 hours, because a rank may compute expected results for minutes. The front ends ranks that hang.
+// Reads a text that another rank wrote to the rendezvous store. Waits up to 24 hours for it, because that rank may
+// compute expected results for minutes. The front ends ranks that hang.
 std::string read_chunks(c10d::Store& store, const std::string& key) {
   store.wait({key}, std::chrono::hours(24));
   const size_t chunks = std::stoul(store.get_to_str(key));
@@ -35,7 +37,7 @@ std::string packed(const TensorPool& pool) {
 std::vector<uint64_t> unpacked(const std::string& bytes) {
   std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
   std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;  // sorted, because rank 0 packed the hashes in the order of a std::map
+  return hashes;  // the hashes are sorted, because rank 0 packed them in the order of a std::map
 }
 
 }  // namespace

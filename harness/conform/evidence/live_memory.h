@@ -28,15 +28,15 @@ class LiveMemory {
  public:
   // Sets the model to measure, replacing any earlier one. Does not keep it alive.
   void watch(const std::shared_ptr<torch::nn::Module>& model) { model_ = model; }
-  // Switches measuring on during a step of `strategy`. null switches it off outside a step, because the whole model is
-  // in memory before the first step. Does not keep the strategy alive.
+  // Measures the memory of `strategy` from now on, during its step; null ends the measuring. Outside steps nothing is
+  // measured, because the whole model is in memory before the first step. Does not keep the strategy alive.
   void in_step(const std::shared_ptr<Strategy>& strategy);
   // Measures the model's memory now; does nothing outside a step.
   void measure();
   // Returns a wrapper of `inner` that calls measure() at each collective. An all-gather is in flight until its Work
   // has been waited for or destroyed. This object must outlive the wrapper's calls.
   c10::intrusive_ptr<c10d::Backend> measuring(c10::intrusive_ptr<c10d::Backend> inner);
-  // Returns the measurement with the largest sum of bytes.
+  // Returns the bytes (kept shards, parameters, all-gathers) at the moment when their sum was largest.
   LiveBytes most() const;
 
  private:
@@ -44,7 +44,7 @@ class LiveMemory {
   // Output bytes of all-gathers in flight.
   std::shared_ptr<std::atomic<int64_t>> gathers_ = std::make_shared<std::atomic<int64_t>>(0);
   mutable std::mutex mutex_;
-  std::weak_ptr<Strategy> strategy_;  // the strategy to measure; expired outside a step
+  std::weak_ptr<Strategy> strategy_;  // the strategy whose memory is measured; expired outside a step
   LiveBytes most_;
 };
 

@@ -11,8 +11,8 @@ namespace dpbench {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-// Allowed rounding error of a forward or backward pass, in units of the dtype's roundoff. float16 and bfloat16 have a
-// smaller limit than the other dtypes.
+// Allowed rounding error of a forward or backward pass, in units of the dtype's roundoff. The limit of float16 and
+// bfloat16 is smaller than that of other dtypes.
 constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -11,9 +12,10 @@
 namespace dpbench {
 namespace {
 
-// Unit of a collective's delay, longer than a faulty strategy takes to read a result without waiting for it.
+// Unit of the delays of collectives. It is longer than a faulty strategy takes to read a collective's result without
+// waiting for it.
 constexpr std::chrono::milliseconds delay{2};
-// Delay of a collective's end, in units, so that later collectives, which take up to two units each, end first.
+// Delay of a collective that later ones shall overtake, in units. Later collectives take up to two units each.
 constexpr int units_of_overtaken = 6;
 
 std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
@@ -98,12 +100,13 @@ LateBackend::~LateBackend() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  changed_.notify_one();
+  changed_.notify_all();
   thread_.join();
 }
 
 ForwardingBackend::WorkPtr LateBackend::around(Call call) {
-  // A callback on thread_ may wait for a collective that it calls, so this collective starts at once.
+  // A callback on this thread may wait for a collective that it calls. Such a collective must not be queued behind the
+  // callback, so it starts at once.
   if (std::this_thread::get_id() == thread_.get_id()) return call.run();
   auto work = c10::make_intrusive<LateWork>();
   const std::lock_guard lock(mutex_);
@@ -124,20 +127,20 @@ ForwardingBackend::WorkPtr LateBackend::around(Call call) {
       future->setError(std::current_exception());
     }
   });
-  changed_.notify_one();
+  changed_.notify_all();
   return work;
 }
 
-// Starts a collective after this rank's delay. Returns the rest of the collective, for another thread to run; an empty
-// function if the collective has ended.
+// Starts a collective after this rank's delay. If the collective has not ended on return, returns a function that ends
+// it on another thread; otherwise an empty function.
 LateBackend::Rest LateBackend::run(const Call& call) {
   const int number = late_calls_++;
   std::this_thread::sleep_for(delay * ((getRank() + number) % 3));
   const bool may_end_late = drawn(seed_ + static_cast<uint64_t>(getRank()), static_cast<uint64_t>(number), 0, 2) == 0;
   const Tensors before = may_end_late ? clones(call.output) : Tensors{};
   const WorkPtr started = call.run();
-  // Another thread waits for sends and receives: a send may end only after its receiver's own send, which this rank
-  // must receive first.
+  // Another thread waits for the end of sends and receives. This rank's send may end only after the other rank's send
+  // has been received here, and this thread starts that receive later.
   if (is_point_to_point(call.op)) return [started] { started->wait(); };
   started->wait();
   if (!may_end_late || !has_later_calls()) return {};
@@ -160,10 +163,25 @@ void LateBackend::serve() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    const auto next = std::move(queue_.front());
+    auto next = std::move(queue_.front());
     queue_.pop_front();
+    running_ = true;
     lock.unlock();
     next();
+    next = nullptr;
+    lock.lock();
+    running_ = false;
+    changed_.notify_all();
+  }
+}
+
+void LateBackend::settle() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return queue_.empty() && !running_; });
+    const std::vector<std::future<void>> ends = std::exchange(ends_, {});  // their destructors wait
+    lock.unlock();
+    if (ends.empty()) return;
   }
 }
 

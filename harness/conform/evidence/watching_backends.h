@@ -22,8 +22,8 @@ class RecordingBackend : public ForwardingBackend {
   RecordingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::string axis)
       : ForwardingBackend(std::move(inner)), axis_(std::move(axis)) {}
 
-  // Discards the old record and starts a new one. keep: if true, also copies the inputs and outputs of reductions,
-  // which makes each reduction blocking.
+  // Discards the collectives recorded so far and records anew. keep: if true, also copies the inputs and outputs of
+  // reductions, which makes each reduction blocking.
   void start(bool keep);
   // Marks all further collectives of the calling thread as called by accessors (e.g. Strategy::gradients()). Other
   // threads may still be finishing the step.
@@ -51,6 +51,10 @@ class LateBackend : public ForwardingBackend {
   LateBackend(c10::intrusive_ptr<c10d::Backend> inner, uint64_t seed);
   ~LateBackend() override;
 
+  // Returns once all calls have ended and their callbacks have returned. To be called before the process group is
+  // destroyed: a callback can hold a reference to it, and the backend cannot be destroyed on one of its own threads.
+  void settle();
+
  protected:
   WorkPtr around(Call call) override;
 
@@ -65,9 +69,10 @@ class LateBackend : public ForwardingBackend {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
-  bool closing_ = false;
+  bool closing_ = false, running_ = false;  // running_: `thread_` is carrying out a call
   int late_calls_ = 0;
-  std::vector<std::future<void>> ends_;  // collectives that end late, each on its own thread; used only by `thread_`
+  // Each future's thread ends one collective late. Only `thread_` accesses this list while it is carrying out a call.
+  std::vector<std::future<void>> ends_;
   std::thread thread_;
 };
 

@@ -12,9 +12,9 @@
 namespace dpbench {
 namespace {
 
-// Allowed error of a course (several steps computed by the oracle) in float64, relative to how far the parameters move.
-// It is 15 times the largest error measured for a correct strategy (convnet, where Adam enlarges gradients that cancel
-// to zero), and a hundredth of the smallest measured for a wrong one.
+// Allowed error of a course in float64, relative to how far the parameters move. It is 15 times the largest error
+// measured for a correct strategy (convnet, where Adam enlarges gradients that cancel to zero), and a hundredth of the
+// smallest error measured for a wrong strategy.
 constexpr double course_bound = 1e-8;
 // A strategy may differ from the float64 course (steps computed by the oracle) by this multiple of the oracle's own
 // rounding error, which is measured by computing the course in the strategy's dtype too.
@@ -22,8 +22,8 @@ constexpr double course_factor = 8;
 // Allowed relative error after several steps, in units of roundoff of the dtype in which gradients are communicated.
 constexpr double communicated_roundings = 64;
 
-// Returns the largest error(end) over the courses, where `end` is a rank's state at the end of a course; 0 without
-// courses.
+// Returns the maximum over the courses of error(end), where `end` is a rank's state after the last step of a course; 0
+// if there are no courses.
 template <typename Error>
 double largest(const std::vector<Course>& courses, size_t rank, const Error& error) {
   double most = 0;
@@ -81,7 +81,8 @@ void CourseBounds::measure_rounding() {
   if (const double change = norm(changes); change > 0) usual_rounding_ = norm(errors) / change;
 }
 
-// Returns the largest distance of one tensor, e.g. a parameter, from `due` at the end of any rounded course.
+// Returns the largest difference of one tensor, e.g. a parameter, from its correct value `due` at the end of any course
+// computed with rounding.
 double CourseBounds::rounding(size_t rank, NamedTensors CourseEnd::* tensors, const std::string& name,
                               const at::Tensor& due) const {
   return largest(rounded_, rank, [&](const CourseEnd& end) {
@@ -105,7 +106,8 @@ at::Tensor CourseBounds::of_parameter(size_t rank, const std::string& name, cons
   const at::Tensor start = trial_.start(rank, name);
   const double most = moved_[rank], steps = static_cast<double>(trial_.scenario.steps);
   const double roundings =
-      (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;  // how often a parameter is rounded in the course
+      // number of roundings of the parameter in the course, each of which adds to its error
+      (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;
   const double u = unit_roundoff(start.scalar_type()), moved = largest_difference(due, start);
   double noise = relative_ * (rounds_ ? std::max(moved, 1e-3 * most) : most);
   noise += course_factor * std::max(rounding(rank, &CourseEnd::parameters, name, due), usual_rounding_ * moved);
@@ -138,7 +140,8 @@ at::Tensor CourseBounds::widened(const at::Tensor& bound, const at::Tensor& foun
 }
 
 double CourseBounds::of_buffer(size_t rank, const std::string& name, const at::Tensor& due) const {
-  if (!due.is_floating_point()) return 0.5;  // a bound below 1 requires equality of integer buffers
+  // integers differ by at least 1, so this bound accepts only equal integer buffers
+  if (!due.is_floating_point()) return 0.5;
   return relative_ * std::max(largest_element(due.to(at::kDouble)), 1e-30) +
          course_factor * rounding(rank, &CourseEnd::buffers, name, due);
 }
@@ -147,7 +150,7 @@ double CourseBounds::of_buffer(size_t rank, const std::string& name, const at::T
 // relative to the largest value that the same kind of state has for any parameter.
 double CourseBounds::of_state(size_t rank, const std::string& name, const at::Tensor& due) const {
   const auto slot = split_state_name(name).slot;
-  if (slot == Slot::step) return 0.5;  // a bound below 1 requires equality of step counts
+  if (slot == Slot::step) return 0.5;  // step counts differ by at least 1, so this bound accepts only equal counts
   return relative_ * std::max(largest_slot(expected_.ranks[rank].state, slot), 1e-30) +
          course_factor * rounding(rank, &CourseEnd::state, name, due);
 }

@@ -15,7 +15,8 @@ class CourseBounds {
   // it; may be empty. All arguments must outlive this object.
   CourseBounds(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
 
-  // These functions return the largest allowed error of a strategy's value. due: the value in the float64 course.
+  // The functions with names of_.. return the largest allowed error of a strategy's value, e.g. a loss. due: the value
+  // in the float64 course.
   double of_loss(size_t rank, double due) const;
   double of_output(size_t rank, const at::Tensor& due) const;
   // Returns the allowed error of each element of a parameter. found: the strategy's parameter.
@@ -34,7 +35,7 @@ class CourseBounds {
   const std::vector<Course>& rounded_;
   OptimizerSpec spec_;
   bool rounds_;      // true if the strategy computes or communicates in a narrower dtype than float64
-  double relative_;  // allowed relative error, without the rounding error that the rounded courses show
+  double relative_;  // allowed relative error of every value; the rounding error that the rounded courses show is added
   double rates_;     // sum of the learning rates of all steps
   // usual_rounding_: norm of the rounding errors of all parameters / norm of their changes
   double loss_rounding_ = 0, usual_rounding_ = 0;

@@ -13,10 +13,11 @@
 namespace dpbench {
 namespace {
 
-// Largest number of courses computed with different roundings. Rounding decides on which side of zero an activation is,
-// and about half of the courses are on the strategy's side.
+// Largest number of courses that are computed with different roundings. Rounding may move an activation near zero to
+// either side, so only about half of the courses agree with the strategy.
 constexpr size_t most_roundings = 8;
-// An error above this many bounds has another cause than rounding.
+// If the error after the first course with rounding is above this multiple of its bound, rounding is not the cause, so
+// no further course is computed.
 constexpr double rounding_explains = 100;
 
 constexpr char diverged_text[] =
@@ -43,7 +44,7 @@ std::string sampled(const Trial& trial, const at::Tensor& compared, const std::s
          std::to_string(trial.scenario.sample.stride(whole->numel())) + " apart)";
 }
 
-// The following functions name the likely mistake behind a wrong value.
+// The functions with names in _mistake return the likely mistake of a strategy behind a wrong value.
 
 std::string loss_mistake(const Trial& trial, size_t rank, size_t step) {
   if (step == 0) return "the loss of other samples or of other parameters than the reported ones";
@@ -78,7 +79,8 @@ std::string parameter_mistake(const Trial& trial, size_t rank, const at::Tensor&
   return "updated with another gradient, of other samples or parameters, or with another optimizer state";
 }
 
-// expected: the rank's state tensors.
+// Returns the likely mistake behind a wrong tensor of the optimizer state. expected: all state tensors of the rank in
+// the course.
 std::string state_mistake(const NamedTensors& expected, const StateName& name, const at::Tensor& found) {
   if (name.slot == Slot::step)
     return "counts steps in which the parameter had no gradient, or leaves out steps in which it had one";
@@ -89,7 +91,7 @@ std::string state_mistake(const NamedTensors& expected, const StateName& name, c
   return "another gradient, another decay, or a step left out or taken twice";
 }
 
-// Compares losses, outputs, parameters and buffers.
+// Compares a strategy's losses, outputs, parameters and buffers with those of a course.
 class Comparison {
  public:
   Comparison(const Trial& trial, const Course& expected, const std::vector<Course>& rounded)
@@ -185,7 +187,7 @@ class Comparison {
   void buffers(size_t rank) {
     for (const auto& [name, due] : expected_.ranks[rank].buffers) {
       const at::Tensor* found = find(trial_.ranks[rank].steps.back().buffers, name);
-      // The check `buffers` reports missing buffers and wrong sizes.
+      // A missing buffer or a wrong size is reported by the check `buffers` instead.
       if (!found || found->sizes() != due.sizes()) continue;
       worst_.add(
           largest_difference(*found, due) / bounds_.of_buffer(rank, name, due),
@@ -198,7 +200,9 @@ class Comparison {
 
   void hidden_rounding(const HiddenRounding& mistake) {
     const Votes votes = votes_of(mistake, trial_.ranks[0].steps.back().parameters, trial_, expected_);
-    double allowed = 1;  // rounding may move many groups of elements the same way, as float32 courses show
+    // Groups of elements vote on the mistake (see Votes). Rounding may move many groups the same way, so they may vote
+    // for a mistake that was not made. The rounded courses show how many do; a strategy may have twice their majority.
+    double allowed = 1;
     for (const Course& course : rounded_)
       allowed =
           std::max(allowed, 2 * std::abs(votes_of(mistake, course.ranks[0].parameters, trial_, expected_).error()));

@@ -10,29 +10,31 @@
 
 namespace dpbench {
 
-// The largest error of all compared values, each in units of its bound. `where` and `likely` describe the first
-// failure.
+// The largest error of all values compared with a course, each error in units of the value's bound. `where` and
+// `likely` describe the first value above its bound.
 struct Deviation {
   double error = 0;
   std::string where = {}, likely = {};
 
-  // Adds the error of one value. A NaN counts as infinity. The texts are evaluated only for the first failure.
+  // Adds the error of one value. A NaN counts as infinity. place: where the value is. mistake: its likely cause. Both
+  // texts are evaluated only for the first failure.
   void add(double more, const LazyText& place, const LazyText& mistake = "");
 };
 
-// Compares losses, the last step's output, parameters and buffers of every rank after several steps. expected: the same
-// steps computed in float64. rounded: the same steps computed in the strategy's dtypes, several times with different
-// roundings, which show how much rounding changes them. Without them, the bounds allow only the rounding error of a
-// single pass in the scenario's dtype (in float64: of the whole course).
+// Compares losses, the last step's output, parameters and buffers of every rank after several steps with a course.
+// expected: the course in float64. rounded: the course in the strategy's dtypes, computed several times with different
+// roundings, which show how much rounding changes the values. If it is empty, the bounds allow only the rounding error
+// of a single pass in the scenario's dtype (in float64: of the whole course).
 Deviation course_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
-// Compares the optimizer's state tensors by name. Tensors that the strategy does not report are not compared.
+// Compares the tensors of the optimizer's state with those of a course by name. A tensor that the strategy does not
+// report is not compared.
 Deviation state_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
 
 struct Deviations {
   Deviation course, state;
 };
-// Returns course_deviation() and state_deviation() for a course in float64. Computes rounded courses only while an
-// error is above its bound.
+// Returns both deviations of a strategy from a course in float64: those of course_deviation() and state_deviation().
+// Courses with rounding are computed one by one, and only while the strategy's error is above its bound.
 Deviations deviations_of(const Trial& trial, const Course& expected);
 
 // Runs the checks trajectory and optimizer-state on the scenario `unwatched`, in which only the loss is read between

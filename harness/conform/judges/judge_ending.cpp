@@ -69,8 +69,7 @@ void judge_ending(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     if (change.empty() && !evidence.steps.empty()) change = first_change(evidence);
   if (!change.empty() && trial.bench.strategy.gradient == Gradient::local)
-    // In a poisoned run (with a NaN or infinity in a sample) the mean of the parameters over the ranks can be
-    // NaN.
+    // In a poisoned run (with a NaN or infinity in a sample) the mean over the ranks can be NaN, so it is not compared.
     change = trial.scenario.poison ? "" : first_not_mean(trial);
   rows.judged("finish",
               "parameters, buffers and optimizer state after finish() with those after the last step, bit for bit",

@@ -23,8 +23,8 @@ constexpr double floor_share = 1e-3;
 // Multiple of one device's rounding error that is allowed in a gradient if it does not match the recomputation bit for
 // bit.
 constexpr double allowed_factor = 8;
-// If the gradient by the declared semantics and the single-device gradient differ by less than this relative error, the
-// two definitions are considered equal.
+// The gradient by the strategy's declared semantics and the gradient of a single device count as equal if they differ
+// by less than this relative error.
 constexpr double by_definition = 1e-9;
 
 struct Finding {
@@ -41,8 +41,8 @@ std::string place(const Trial& trial, const Finding& finding, const at::Tensor& 
          trial.place(finding.rank, finding.step);
 }
 
-// Calls measure(step, rank, parameter) for every expected gradient, but once for ranks that report the same tensor.
-// Returns the largest error and the first place where an error exceeds the bound.
+// Calls measure(step, rank, parameter) for every expected gradient. If several ranks report the same tensor object,
+// calls it only for the first of them. Returns the largest error and the first place where an error exceeds the bound.
 template <class Measure>
 Finding scan(const Trial& trial, double bound, Measure measure) {
   Finding finding;
@@ -53,7 +53,7 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
         if (!trial.expected[static_cast<size_t>(step)].used[p]) continue;
         if (rank > 0 && trial.expected[static_cast<size_t>(step)].own.empty() &&
             trial.reported(step, p, rank).is_same(trial.reported(step, p)))
-          continue;  // the same tensor object as on rank 0, which has been judged already
+          continue;  // rank 0 reported the same tensor object, which has been judged already
         const double measured = measure(step, rank, p);
         // A NaN error counts as infinite, so that the check fails.
         const double error = std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;
@@ -84,8 +84,8 @@ void row(const Trial& trial, Rows& rows, const std::string& name, const std::str
                 likely_mistake(trial, finding.step, finding.rank, finding.wrong));
 }
 
-// Returns the bound for each element's rounding error if gradients are summed in `type`. more: number of further
-// roundings, by default one for the gradient's own dtype.
+// Returns the bound of each element's rounding error in a gradient that is summed in `type`. more: number of roundings
+// besides those of the sum, by default one for the conversion to the gradient's own dtype.
 at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::ScalarType type, double more = 1) {
   at::Tensor sizes = at::zeros_like(expected.gradient[p]);
   double terms = 0;
@@ -118,7 +118,9 @@ template <class BoundOf>
 Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at::ScalarType type,
                 const BoundOf& bound_of) {
   if (!trial.clip_norm) return {};
-  constexpr double roots = 4;  // the rounding error of a sum of n squares grows with the square root of n
+  // Allowed rounding error of a norm of n elements, in units of sqrt(n) times the roundoff, because the error of a sum
+  // of n squares grows with sqrt(n).
+  constexpr double roots = 4;
   double count = 0;
   std::vector<at::Tensor> bounds;
   for (size_t p = 0; p < gradient.size(); ++p)
@@ -128,7 +130,7 @@ Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at:
   const double u = unit_roundoff(type);
   const double slack =
       1.1 * norm(bounds) / size + roots * std::sqrt(count) * std::min(u, unit_roundoff(at::kFloat)) + 2 * u;
-  // No clipping is expected: the gradient norm is below the limit.
+  // The gradient's norm is below the limit, so no clipping is expected.
   if (*trial.clip_norm > size * (1 + slack)) return {};
   return {clip_factors(trial, gradient).front(), slack};
 }
@@ -173,9 +175,10 @@ std::set<std::string> exchanged_experts(const Trial& trial) {
   return names;
 }
 
-// Compares gradients with a recomputation. other: the same steps recomputed in another dtype, which shows the rounding
-// error of a pass; may be null. Without `other`, the gradient of each forward pass must be bit-identical, and only
-// their sum may round differently. With `other`, the passes may round differently too, by a multiple of that error.
+// Compares gradients with a recomputation of the same forward passes. other: the steps recomputed in another dtype,
+// which shows the rounding error of a pass; may be null. Without `other`, the gradient of each forward pass must be
+// bit-identical, and only the sum over the passes may round differently. With `other`, the passes may round differently
+// too, by a multiple of that rounding error.
 Finding replay(const Trial& trial, const OtherPass* other) {
   const auto narrow = trial.bench.strategy.reduced_in;
   const std::set<std::string> experts = other ? exchanged_experts(trial) : std::set<std::string>();
@@ -188,9 +191,10 @@ Finding replay(const Trial& trial, const OtherPass* other) {
     const auto bound_of = [&](size_t q) {
       const at::Tensor its = trial.reported(step, q, rank);
       const auto own = its.defined() ? its.scalar_type() : at::kFloat;
-      // Parameters that are local to a rank are not communicated, so they are not rounded to the narrower dtype.
+      // The gradient of a parameter that is local to a rank is not communicated, so it is not rounded to the narrower
+      // dtype.
       const auto type = narrow && !expected.unreduced[q] ? coarser(*narrow, own) : own;
-      // Clipping adds two roundings: of its factor and of the product.
+      // Clipping rounds a gradient twice: its factor is rounded, and so is its product with the gradient.
       const double roundings = (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);
       const at::Tensor bound = rounding_bound(expected, rank, q, type, roundings);
       return other ? bound + allowed_factor * other->rounding[q] : bound;
@@ -247,8 +251,8 @@ void judge_meaning(const Trial& trial, Rows& rows) {
                "gradient with the float64 oracle of the declared semantics, in units of the rounding bound of " +
                    std::string(at::toString(*type)),
                1, replay(trial));
-  // Cached for each (step, rank): the accepted clipping factors, and the least norm by which a gradient's error is
-  // divided.
+  // Results that are the same for all parameters, by step and rank: the accepted clipping factors, and the smallest
+  // norm by which a gradient's error is divided.
   std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> cache;
   const auto finding = within_rounding(trial, [&](const OtherPass* other) {
     return scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
@@ -295,9 +299,9 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
                finding.error);
 }
 
-// True if multiplying the gradient of each forward pass by the rounded reciprocal of the world size equals dividing it
-// by the world size. Always true if the world size is a power of two. In float32, false for some multiples of the world
-// size in worlds of 7, 13 and others.
+// True if averaging by a product with 1/R and by a division by R give the same bits for the gradient of each forward
+// pass, R being the world size. Always true if R is a power of two. In float32, false for some multiples of R if R is
+// 7, 13 and others.
 bool divides_exactly(const Trial& trial) {
   const double world = trial.world();
   for (const auto& expected : trial.expected)
@@ -327,8 +331,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.couples_samples())
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
                         "with shared BatchNorm statistics a shard cannot be replayed by itself");
-  // The exact probe (a small test model), the only model whose loss is a sum, is checked on GPUs too: its sums are
-  // exact on every device.
+  // Gradients of the exact probe are checked on GPUs too: its loss is a sum, and its sums are exact on every device. No
+  // other model has a sum as its loss.
   if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())
     return rows.skipped(
         trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
@@ -336,8 +340,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with each shard replayed in the same dtype and averaged in float64, in units of the rounding bound", 1,
       replay(trial));
-  // The check gradient-exact follows. It requires sums without rounding: a workload with a sum as its loss, one
-  // micro-batch and no clipping.
+  // The check gradient-exact needs sums without rounding. It therefore runs only if the workload's loss is a sum, a
+  // step has one micro-batch, and gradients are not clipped.
   if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm) return;
   if (narrow)
     return rows.skipped("gradient-exact", "bits of a gradient with sums that are exact in any order",
@@ -349,7 +353,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
   const auto exact = scan(trial, 0, [&](int64_t step, int rank, size_t p) {
     const at::Tensor found = trial.reported(step, p, rank);
     const at::Tensor& expected = trial.expected[static_cast<size_t>(step)].gradient_of(rank)[p];
-    // The sign of a zero sum depends on the order of summation. Adding +0 turns -0 into +0.
+    // The bits are compared after adding +0, which turns -0 into +0, because the sign of a zero sum depends on the
+    // order of summation.
     return found.defined() && same_bits(found + 0.0, expected.to(found.scalar_type()) + 0.0) ? 0.0 : 1.0;
   });
   row(trial, rows, "gradient-exact", "bits of a gradient with sums that are exact in any order", 0, exact);
@@ -365,7 +370,8 @@ void judge_accuracy(const Trial& trial, Rows& rows) {
       return std::max(4 * u, relative_error(single[p], expected.whole[p], floor));
     };
     double single = error_of(expected.single);
-    // GPU kernels may round differently, but only by a small factor: TF32 would have about a thousand times the error.
+    // A GPU's own error may raise the bound, because its kernels round differently, but only by a small factor: TF32
+    // would have about a thousand times the error.
     if (!expected.single_on_device.empty())
       single = std::max(single, std::min(error_of(expected.single_on_device), allowed_factor * single));
     const double bound = allowed_factor * single;

@@ -238,7 +238,7 @@ void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline
           [&, &of = name, &to = due] { return of + ", " + first_difference(mine ? *mine : at::Tensor(), to) + place; },
           "the update is not the baseline's");
     }
-    // Stop here: once the parameters differ, all later gradients differ too.
+    // Steps are compared up to the first with different parameters, because all later gradients differ too.
     if (!first_mismatch(found.steps[step].parameters, expected).empty()) return;
     before = &expected;
   }

@@ -188,7 +188,7 @@ void judge_pieces(const CallsOfRanks& ranks, size_t step, size_t i, Rows& rows) 
 void judge_group(const CallsOfRanks& ranks, size_t step, Rows& rows) {
   const auto& first = ranks[0];
   for (size_t i = 0; i < first.size(); ++i) {
-    if (first[i].output.empty()) continue;  // the evidence has no inputs and outputs of this collective
+    if (first[i].output.empty()) continue;  // this collective was recorded without its inputs and outputs
     if (first[i].op == CollectiveOp::reduce_scatter) judge_pieces(ranks, step, i, rows);
     const bool everywhere = first[i].op == CollectiveOp::allreduce;
     if ((!everywhere && first[i].op != CollectiveOp::reduce) || !judged_as_a_sum(first[i], rows)) continue;

@@ -124,7 +124,7 @@ class OptimizerJudge {
     const at::Tensor* found =
         named(trial_.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)].parameters, p);
     if (!before || !found || !move.expected.defined())
-      return;  // missing parameters are reported by judge_agreement and judge_start
+      return;  // a missing parameter is reported by the functions judge_agreement and judge_start
     const at::Tensor& after = *found;
     const at::Tensor& expected = move.expected;
     rows_.measured(

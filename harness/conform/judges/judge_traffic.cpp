@@ -44,9 +44,9 @@ Amounts amounts_of(const std::vector<Traffic>& formula) {
   return amounts;
 }
 
-// Adds up the collectives that a rank called. due: the amounts by the strategy's traffic formula. Operations in
-// due.summed are compared as the sum over all ranks. Calls are counted only for operations with a number of calls in
-// `due`.
+// Returns bytes and calls of the collectives that a rank called, by operation. due: the amounts by the strategy's
+// traffic formula. Operations in due.summed are counted for comparison as the sum over all ranks. Calls are counted
+// only for operations with a number of calls in `due`.
 Amounts amounts_of(const std::vector<Collective>& called, const Amounts& due) {
   Amounts amounts;
   for (const Collective& one : called) {
@@ -105,9 +105,9 @@ std::vector<int64_t> samples_of(const std::vector<at::Tensor>& ids) {
   return samples;
 }
 
-// Returns the number of samples in each micro-batch that a rank's strategy object has taken before a step. constructed:
-// first step of this object. extra: number of steps that it took before the scenario's first one, each with as many
-// samples as step 1.
+// Returns the sizes of all micro-batches that a rank's strategy object has taken before a step, in samples.
+// constructed: the first step of the scenario that this object took; above 0 if it replaced an earlier object. extra:
+// number of steps that the object took before the scenario's first step, each with as many samples as step 1.
 std::vector<int64_t> samples_before(const Trial& trial, const Evidence& evidence, int64_t step, int64_t constructed,
                                     int64_t extra) {
   const std::vector<int64_t> of_extra =
@@ -148,7 +148,8 @@ std::optional<Amounts> amounts_due(const Trial& trial, const Model& model, const
 
 void judge_traffic(const Trial& trial, Rows& rows) {
   const StrategyInfo& strategy = trial.bench.strategy;
-  // In a step with a NaN, a strategy may return early, without calling its remaining collectives.
+  // In a step with a NaN, a strategy may return early, without calling its remaining collectives, so they are not
+  // compared with its formula.
   if (!strategy.traffic || trial.scenario.poison) return;
   const char compared[] = "bytes and calls of each collective operation of a step with the strategy's formula";
   if (strategy.recorded) return rows.skipped("collective-bytes", compared, "a replayed step calls no collectives");

@@ -16,7 +16,8 @@ inline constexpr double exact_bound = 1e-12;
 
 void judge_start(const Trial& trial, Rows& rows);    // checks parameters and buffers before the first step
 void judge_outputs(const Trial& trial, Rows& rows);  // checks outputs and losses
-// Checks gradients in float64 against the oracle's and, if the scenario requests it, those of a single device.
+// Checks gradients in float64: compares them with the oracle's and, if the scenario requests it, with those of a single
+// device.
 void judge_gradients(const Trial& trial, Rows& rows);
 // Checks gradients in float32 or bfloat16 against a recomputation in the same dtype.
 void judge_replay(const Trial& trial, Rows& rows);
@@ -33,26 +34,28 @@ void judge_traffic(const Trial& trial, Rows& rows);     // checks bytes and call
 void judge_memory(const Trial& trial, Rows& rows);      // checks the peak bytes of parameters and all-gathers in a step
 void judge_learning(const Trial& trial, Rows& rows);    // checks that the loss falls
 void judge_rows(const Trial& trial, Rows& rows);        // checks that steps do not change the samples
-void judge_ending(const Trial& trial, Rows& rows);      // checks the state after the strategy's last call
+void judge_ending(const Trial& trial, Rows& rows);      // checks the training state after Strategy::finish()
 
 // Checks the gradients of the scenario `perturbed`, in which one replica has another sample.
 void judge_perturbation(const Trial& trial, Rows& rows);
 
-// All judges that check a single run of a scenario other than `unwatched`, `other-state` and `perturbed`, in order of
-// execution.
+// The judges of a single run of a scenario, in order of execution. The scenarios `unwatched`, `other-state` and
+// `perturbed` have judges of their own instead.
 inline constexpr Judge judges[] = {judge_start,    judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
                                    judge_strides,  judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
                                    judge_poison,   judge_evaluation, judge_reductions, judge_traffic, judge_memory,
                                    judge_learning, judge_rows,       judge_ending};
 
-// Number and bytes of rank 0's floating-point reductions in a run's last step, and which parameters that step used.
+// The floating-point reductions that rank 0 called in a run's last step (their number and bytes), and the parameters
+// that this step used.
 struct ReductionCount {
   int64_t count = 0, bytes = 0;
   std::vector<bool> used = {};
 };
 ReductionCount count_reductions(const Trial& trial);
 
-// Compares the reductions of two steps: `once` had one micro-batch, `accumulated` has several.
+// Compares the number and bytes of the reductions of two steps, of which `once` had one micro-batch and `accumulated`
+// has several: a strategy should reduce after the last micro-batch only, unless it declares otherwise.
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);
 // Compares two runs of the same steps. promised: true if the strategy declares that they give the same bits.
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised, Rows& rows);

@@ -18,8 +18,8 @@ double used_up(const CheckRow& row) {
   return *row.bound > 0 ? *row.error / *row.bound : *row.error;
 }
 
-// True if the new result replaces the known one: the worse result wins. Of two failures the first stays, because later
-// ones are often its consequences.
+// True if a check's new result replaces the known result in the check's row: the worse result stays. Of two failures
+// the first stays, because later ones are often its consequences.
 bool replaces(const CheckRow& fresh, const CheckRow& known) {
   if (severity(fresh) != severity(known)) return severity(fresh) > severity(known);
   return fresh.status != CheckStatus::failed && used_up(fresh) > used_up(known);
@@ -30,7 +30,7 @@ bool replaces(const CheckRow& fresh, const CheckRow& known) {
 void Rows::measured(const std::string& name, const std::string& compared, double error, double bound,
                     const LazyText& where, const LazyText& likely) {
   const bool ok = error <= bound;
-  // JSON has no infinity, so an infinite error is left out.
+  // JSON has no infinity, so the row has no error if the error is infinite.
   const auto shown = std::isfinite(error) ? std::optional(error) : std::nullopt;
   add({name, ok ? CheckStatus::passed : CheckStatus::failed, compared, shown, bound, ok ? "" : where(),
        ok ? "" : likely()});

@@ -11,7 +11,8 @@
 
 namespace dpbench {
 
-// A text, or a function that creates it on demand. Most checks pass and never need their failure text.
+// A text, or a function that creates the text on demand. Texts about failures are created on demand, because most
+// checks pass and never need them.
 class LazyText {
  public:
   LazyText(const char* text) : make_([text] { return std::string(text); }) {}

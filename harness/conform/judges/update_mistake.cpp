@@ -90,7 +90,8 @@ class Diagnosis {
     return "";
   }
 
-  // Compares the updates without weight decay, which does not grow with the gradient.
+  // Returns a diagnosis if the parameter moved by a multiple of the expected update. The weight decay is subtracted
+  // from both first, because it does not grow with the gradient.
   std::string by_factor() const {
     const at::Tensor decay = before_ * (rates_.learning * rates_.decay), due = due_ + decay, change = change_ + decay;
     const double size = due.square().sum().item<double>(),
@@ -175,8 +176,8 @@ class Diagnosis {
   const Update& update_;
   OptimizerSpec spec_;
   UpdateRates rates_;
-  at::Tensor gradient_, before_;  // the reported gradient; the parameter before the step
-  at::Tensor change_, due_;       // the parameter's change in the step; the expected change
+  at::Tensor gradient_, before_;  // gradient_: the reported gradient; before_: the parameter before the step
+  at::Tensor change_, due_;       // change_: the parameter's change in the step; due_: the expected change
 };
 
 }  // namespace

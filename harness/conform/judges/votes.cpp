@@ -10,12 +10,15 @@
 namespace dpbench {
 namespace {
 
-// A group may vote if the mistake changes it by at least this many standard deviations of its error. If the strategy
-// makes the mistake, the group then votes for it with a probability of 0.98.
+// A group of elements may vote on a mistake (see Votes) if the mistake changes it by at least this many standard
+// deviations of its error. If the strategy makes the mistake, the group then votes for it with a probability of 0.98.
 constexpr double least_deviations = 2;
-// Allowed majority, in standard deviations of as many coin tosses as groups.
+// Largest majority with which groups of elements may vote for a mistake although the strategy does not make it, in
+// standard deviations of as many coin tosses as there are groups.
 constexpr double allowed_deviations = 8;
-// Allowed majority, as a share of the groups. It covers a slight dependence between votes of many groups.
+// Largest majority with which groups of elements may vote for a mistake although the strategy does not make it, as a
+// share of the groups. It applies if the limit in standard deviations is smaller, and covers a slight dependence
+// between the votes of many groups.
 constexpr double allowed_share = 0.5;
 
 }  // namespace

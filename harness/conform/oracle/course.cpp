@@ -44,8 +44,8 @@ NamedTensors jittered(NamedTensors parameters, uint64_t jitter) {
   return parameters;
 }
 
-// Computes rank 0's parameters rounded after every step, and how each hidden rounding to bfloat16 changes them. Both
-// stay empty unless begin() is called.
+// Computes rank 0's parameters in a course if they are rounded to their own dtype after every step, and how each
+// mistake that rounds a tensor to bfloat16 changes them. Both stay empty unless begin() is called.
 class HiddenRoundings {
  public:
   // parameters: rank 0's, in their own dtype.
@@ -60,8 +60,8 @@ class HiddenRoundings {
 
   bool begun() const { return !mistakes_.empty(); }
 
-  // Adds the changes that each hidden rounding to bfloat16 makes in a step. communicated: the gradient if each rank's
-  // gradient is rounded.
+  // Adds the changes that each mistake (a rounding to bfloat16) makes to parameter `p` in a step. communicated: the
+  // gradient if every rank rounds its own gradient before communication.
   void add(size_t p, const at::Tensor& gradient, const at::Tensor& communicated, double rate,
            const at::Tensor& change) {
     at::Tensor& stepwise = stepwise_[p].second;
@@ -141,7 +141,7 @@ class Optimizers {
   std::vector<std::vector<OptimizerReplay>> replays_;
 };
 
-// Takes the steps of a course.
+// Computes a course step by step.
 class Walk {
  public:
   Walk(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
@@ -209,7 +209,8 @@ class Walk {
     }
   }
 
-  // Returns the name of a parameter that is not reported by a rank with an optimizer; empty if there is none.
+  // Returns the name of a trainable parameter that is missing in the report of a rank whose optimizer steps are
+  // computed; an empty string if none is missing.
   std::string missing_parameter() const {
     for (size_t r = 0; r < optimizers_.ranks(); ++r)
       for (const auto& name : trial_.names)
@@ -249,7 +250,8 @@ class Walk {
     for (size_t p = 0; p < trial_.names.size(); ++p) {
       if (!used(expected, rank, p)) continue;
       const at::Tensor before = find(parameters, trial_.names[p])->to(at::kDouble);
-      // The selected elements are a flat tensor, so the number of dimensions comes from the whole parameter.
+      // For a large model, `before` holds the selected elements as a flat tensor. The optimizer's rates depend on the
+      // number of dimensions of the whole parameter.
       const int64_t dimensions = find(trial_.ranks[rank].parameters, trial_.names[p])->dim();
       const UpdateRates rates = update_rates(spec_, trial_.scenario.first + step, dimensions);
       const at::Tensor change = optimizers_.of(rank, p).step(spec_, rates, before, gradient[p] * factor, 0).first;

@@ -26,8 +26,9 @@ struct HiddenRounding {
 
 struct Course {
   std::vector<CourseEnd> ranks;
-  // The next two fields are filled only by an exact course of SGD in float32. stepwise: rank 0's parameters if they are
-  // rounded to their own dtype after every step, as in a strategy. hidden_roundings: mistakes that audits look for.
+  // The fields stepwise and hidden_roundings are filled only by a course computed in float64 for a scenario in float32
+  // with SGD. stepwise: rank 0's parameters if they are rounded to their own dtype after every step, as in a strategy.
+  // hidden_roundings: the mistakes that audits look for.
   NamedTensors stepwise = {};
   std::vector<HiddenRounding> hidden_roundings = {};
   std::string unknown;  // reason why the course cannot be computed; empty if it was computed

@@ -12,7 +12,8 @@ namespace {
 
 using Gradients = std::vector<at::Tensor>;
 
-// Autocast computes in bfloat16, but parameters and their gradients are float32.
+// Returns the dtype of gradients. It is float32 under autocast, which computes in bfloat16 but keeps parameters and
+// their gradients in float32.
 at::ScalarType dtype_of_gradients(const Trial& trial) {
   return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;
 }
@@ -102,7 +103,8 @@ std::string rounded_to_narrow_dtype(const Trial& trial, const ExpectedStep& expe
   const auto may_have_rounded_to = [&](at::ScalarType type) {
     return dtype_of_gradients(trial) != type && asked_for != type && worst < 4 * unit_roundoff(type);
   };
-  // Narrowest type first: a bfloat16 value is usually representable in float16, and always in float32.
+  // The narrowest type is tried first: a value representable in bfloat16 is usually representable in float16 too, and
+  // always in float32.
   for (const auto& [type, name] :
        {std::pair(at::kBFloat16, "bfloat16"), {at::kHalf, "float16"}, {at::kFloat, "float32"}}) {
     const Narrowing narrowing{trial, expected, wrong, found};

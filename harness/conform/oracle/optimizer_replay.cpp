@@ -39,7 +39,8 @@ std::pair<at::Tensor, at::Tensor> OptimizerReplay::step(const OptimizerSpec& spe
   if (rates.decay != 0) {
     const at::Tensor whole = parameter.to(at::kDouble);
     change = change - rates.learning * rates.decay * whole;
-    rounding = rounding + whole.abs() * (2 * u);  // two roundings: of the decay factor and of the product
+    // weight decay rounds twice: its factor, and the product with the parameter
+    rounding = rounding + whole.abs() * (2 * u);
   }
   return {change, rounding};
 }

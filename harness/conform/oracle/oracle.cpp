@@ -95,7 +95,7 @@ void Oracle::enter(int replica) {
   model_->zero_grad();
 }
 
-// Stores the model's buffers after a replica's forward pass.
+// Stores the model's buffers after a replica's forward pass as the buffers of this replica.
 void Oracle::leave(int replica) {
   NamedTensors& kept = buffers_[static_cast<size_t>(replica)];
   kept.clear();
@@ -197,7 +197,8 @@ at::Tensor Oracle::evaluate(const Batch& batch, const NamedTensors& parameters, 
 }
 
 std::optional<std::string> why_not_float64(const Workload& workload) {
-  constexpr int64_t trial = -1;  // a negative step keeps a Python model from printing a traceback if it refuses float64
+  // The number of the step is negative, because a Python model that refuses float64 prints no traceback in such a step.
+  constexpr int64_t trial = -1;
   const auto refusal = [&](at::ScalarType dtype) -> std::optional<std::string> {
     try {
       const std::vector<std::vector<Batch>> micro = {{workload.batch(at::arange(2))}};

@@ -117,7 +117,7 @@ OtherPass other_pass(const Trial& trial) {
                  (mine.shares[i] * (mine.unreduced[p] ? mine.unreduced_share : 1));
       if (error.numel() > 0) other.rounding[p] = std::max(other.rounding[p], scale * error.max().item<double>());
     }
-    its.shards.clear();  // free the gradients of each forward pass, which take gigabytes for a large model
+    its.shards.clear();  // the gradients of each forward pass are freed, because they take gigabytes for a large model
   }
   return other;
 }

@@ -18,14 +18,15 @@ struct ExpectedStep {
   std::vector<at::Tensor> gradient;
   std::vector<std::vector<at::Tensor>> own;  // expected gradient of each rank; empty if all parameters are reduced
   std::vector<bool> unreduced;               // true for each parameter that is local to its rank, hence not reduced
-  double unreduced_share = 1;                // factor on the shards' weights for parameters that are not reduced
+  double unreduced_share = 1;  // the shards' weights are multiplied by this factor for parameters that are not reduced
   std::vector<at::Tensor> whole;  // gradient of the whole batch on one device in float64; empty if not requested
   // Gradient of the whole batch on one device in the scenario's dtype; only if the scenario uses softplus instead of
   // ReLU.
   std::vector<at::Tensor> single;
-  std::vector<at::Tensor> single_on_device;  // like `single`, but computed on the strategy's GPU; empty without a GPU
-  std::vector<bool> used;                    // true for each parameter that got a gradient on some replica
-  std::vector<NamedTensors> buffers;         // expected buffers of each replica after the step
+  // gradient of the whole batch on the strategy's GPU in the scenario's dtype, with softplus; empty without a GPU
+  std::vector<at::Tensor> single_on_device;
+  std::vector<bool> used;             // true for each parameter that got a gradient on some replica
+  std::vector<NamedTensors> buffers;  // expected buffers of each replica after the step
 
   const std::vector<at::Tensor>& gradient_of(int rank) const {
     return own.empty() ? gradient : own[static_cast<size_t>(rank)];
@@ -77,8 +78,8 @@ at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int ran
 // undefined tensor if it has no samples.
 at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank);
 
-// Returns the buffer semantics to check. With a single replica the model is not cloned, so its running statistics
-// change even if the strategy promises unchanged buffers.
+// Returns the buffer semantics to check: those that the strategy promises, unless it has a single replica. A single
+// replica is not cloned, so its running statistics change even if the strategy promises unchanged buffers.
 Buffers meant_buffers(const Trial& trial);
 // Returns the buffers that a rank must have after a step.
 const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& expected, int rank);

@@ -9,8 +9,9 @@
 namespace dpbench::probes {
 namespace {
 
-// The first block is frozen, and the second one has a parameter without elements. If `optional`, only batches with an
-// even first id use the third block, so some ranks leave it out, and in every third step no batch uses it.
+// A model in three blocks. The first block is frozen, and the second one has a parameter without elements. If
+// `optional`, only batches with an even first id use the third block, so some ranks leave it out, and in every third
+// step no batch uses it.
 template <bool optional>
 class InBlocks : public Model {
  public:

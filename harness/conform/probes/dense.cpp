@@ -41,7 +41,7 @@ class Mlp : public Model {
     const auto sizes = even_pieces(features, ranks);
     TensorPlan plan;
     plan.cuts = {{"w0", 0, sizes}, {"b0", 0, sizes}, {"w1", 1, sizes}};
-    plan.left.add(weights_[1].size(0));
+    plan.left[0].add(weights_[1].size(0));
     return plan;
   }
 
@@ -127,7 +127,7 @@ class Wide : public Model {
   at::Tensor first_, wide_, last_;
 };
 
-// With the learning rate of the other probes, a layer of 300 inputs would diverge.
+// Momentum with a smaller learning rate than the other probes have. With theirs, a layer of 300 inputs would diverge.
 OptimizerSpec slow_momentum() {
   OptimizerSpec spec = probe_momentum();
   spec.learning_rate = 0.01;

@@ -11,8 +11,8 @@ namespace {
 constexpr int64_t features = 37, row_count = 64;
 
 // Returns the sign of the inputs in each column. The weights start with the opposite sign. The loss is the sum of the
-// outputs, so training only increases their magnitude. All terms of an output and of a loss are therefore negative, and
-// rounding errors stay small relative to their sum.
+// outputs, so training only increases the weights' magnitude. All terms of an output and of a loss are therefore
+// negative, and rounding errors stay small relative to their sum.
 at::Tensor signs() {
   return at::where(at::arange(features + 1).remainder(3) == 0, at::full({}, -1.f), at::full({}, 1.f));
 }

@@ -111,7 +111,8 @@ class Branch : public Model {
   at::Tensor first_, extra_, out_;
 };
 
-// Returns 1 in even steps and 0 in odd ones. A recorded step has its number in device memory.
+// Returns 1 in even steps and 0 in odd ones. If the step is replayed as a CUDA graph, its number is read from device
+// memory, because the graph would repeat a constant.
 at::Tensor in_even_steps(const Context& context, const at::TensorOptions& options) {
   const at::Tensor& recorded = RecordedStep::number();
   const at::Tensor number = recorded.defined() ? recorded : at::scalar_tensor(context.step, at::kLong);

@@ -59,7 +59,8 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
 }
 
 std::optional<std::string> why_not_one_sample(const Workload& workload) {
-  constexpr int64_t trial = -1;  // a Python model prints no traceback in a step below 0
+  // The number of the step is negative, because a Python model prints no traceback in such a step.
+  constexpr int64_t trial = -1;
   const at::NoGradGuard no_grad;
   const auto model = workload.model(1);
   const auto refusal = [&](int64_t samples) -> std::optional<std::string> {
@@ -111,8 +112,8 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   return plan;
 }
 
-// Format: one line "name=value" per option of the strategy, an empty line, and the reason why the strategy cannot run
-// the model, which may have several lines.
+// Format of the text: one line "name=value" per option of the strategy, an empty line, and the reason why the strategy
+// cannot run the model, which may have several lines.
 std::string text_of(const UnusedPlan& plan) {
   std::string text;
   for (const auto& [name, value] : plan.params) text += name + "=" + value + "\n";

@@ -40,7 +40,8 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Distrib
 
 Params params_of(const Bench& bench, const Scenario& scenario) {
   const Settings& settings = bench.strategy.settings;
-  ParamValues given = bench.params;  // values that the user set stay, because insert() below does not overwrite
+  // options that the user set keep their values, because the insertions into this map do not overwrite
+  ParamValues given = bench.params;
   if (scenario.revealing) given.insert(settings.revealing.begin(), settings.revealing.end());
   if (scenario.split == Split::few) given.insert(settings.allow_no_samples.begin(), settings.allow_no_samples.end());
   return {bench.strategy.params, given, bench.strategy.name};

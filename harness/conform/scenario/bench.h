@@ -24,7 +24,9 @@ struct Bench {
   // Called when a scenario begins its set-up, a step or an evaluation, with a text such as "step 1 of scenario even".
   // An empty function is not called.
   std::function<void(const std::string& place)> enters = {};
-  bool allows_idle = true;  // true if the model may be too small to give each rank a part of the computation
+  // If false, the strategy must refuse a model that is too small to give each rank a part of the computation. If true,
+  // as for probes (small test models), ranks may be idle.
+  bool allows_idle = true;
 
   uint64_t init_seed(int of_rank) const { return init_seed_of(seed, of_rank); }
   uint64_t step_seed() const { return step_seed_of(seed); }

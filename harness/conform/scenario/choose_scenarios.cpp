@@ -10,8 +10,8 @@ namespace {
 // oracle computes each micro-batch of each of their steps.
 constexpr int64_t most_own_micros = 16;
 
-// Largest number of micro-batches of a heavy model (CaseTraits::heavy). In the scenario `unwatched`, the timed case's
-// number replaces it, if the case sets one.
+// Largest number of micro-batches of a heavy model, whose tensors take much memory. In the scenario `unwatched`, the
+// timed case's number of micro-batches applies instead, if it has one.
 constexpr int64_t most_heavy_micros = 2;
 
 // Gives the scenario `unwatched` the timed case's micro-batches. It gets few samples until affordable_shape() chooses
@@ -21,8 +21,9 @@ void shape_as_timed(Scenario& scenario, const Bench& bench, const CaseTraits& tr
   if (traits.own_micros > 0) scenario.accumulate = traits.own_micros;
   scenario.accumulate = std::clamp<int64_t>(distribution.samples / distribution.world, 1, scenario.accumulate);
   scenario.revealing = traits.small_probe();
-  // A strategy that records its steps (e.g. as CUDA graphs) records each batch size once. Ranks with different batch
-  // sizes would record in different steps. And a short batch may be one sample per replica, which some models refuse.
+  // The last batch of an epoch is short except in two kinds of cases. If a strategy records each batch size (e.g. as a
+  // CUDA graph), ranks with different batch sizes would record in different steps. And some models refuse one sample
+  // per replica, which a short batch may have.
   scenario.short_batches = !bench.strategy.recorded && !distribution.refuses_one;
   scenario.samples_per_rank = distribution.samples_per_rank;
   if (traits.own_samples > 0) scenario.samples_per_rank = std::min(scenario.samples_per_rank, traits.own_samples);
@@ -35,8 +36,8 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
   for (auto& scenario : scenarios(bench.distribution, traits.dtype, traits.costly, bench.seed)) {
     if (scenario.huge && bench.strategy.reduced_in != at::kHalf) continue;
     if (traits.large && !scenario.sizes) continue;
-    // Brief cases run at most two steps per scenario. Mistakes in later steps are found by the workloads that run the
-    // costly scenarios, and by the scenario `unwatched`.
+    // A case with CaseTraits::brief runs at most two steps per scenario. Mistakes in later steps are found by the
+    // workloads that run the costly scenarios, and by the scenario `unwatched`.
     const bool brief = !traits.costly || (traits.brief && !traits.probe);
     if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
     // Before timing, a scenario with micro-batches has as many per step as the timed case, but at most
@@ -44,15 +45,18 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
     if (traits.brief && traits.own_micros > 1 && scenario.accumulate > 1)
       scenario.accumulate = std::min(traits.own_micros, most_own_micros);
     if (traits.heavy) scenario.accumulate = std::min(scenario.accumulate, most_heavy_micros);
-    // Late in a schedule the learning rate may be too small for the check loss-falls.
+    // If the learning rate is scheduled, a scenario with the check loss-falls begins at step 0: late in a schedule the
+    // rate may be too small for a falling loss.
     if (scenario.learns && is_scheduled(bench.workload.optimizer())) scenario.first = 0;
     // A probe (small test model) is cheap, so all of its steps are checked.
     if (traits.probe) scenario.judged_from = 0;
-    // The number of micro-batches becomes a power of two, so that dividing whole numbers by it is exact.
+    // If the loss is a sum, the number of micro-batches becomes a power of two, so that dividing whole numbers by it is
+    // exact.
     if (bench.workload.sum_loss())
       scenario.accumulate = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(scenario.accumulate)));
     if (scenario.unwatched) shape_as_timed(scenario, bench, traits);
-    // A strategy that records its steps would record each number of micro-batches anew.
+    // A strategy that records its steps would record anew for each number of micro-batches, so the number stays the
+    // same.
     scenario.varies_micros = scenario.varies_micros && !bench.strategy.recorded;
     chosen.push_back(std::move(scenario));
   }
@@ -60,7 +64,9 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
 }
 
 TimedShape affordable_shape(const Scenario& scenario, const CaseTraits& traits, double sample_s, double limit_s) {
-  constexpr double at_most = 4;  // the smallest number of steps may take this multiple of the time limit
+  // The batch is chosen so that the smallest allowed number of steps takes the oracle at most this multiple of the time
+  // limit.
+  constexpr double at_most = 4;
   const int64_t least_steps = traits.small_probe() ? 16 : 2;
   const double samples = at_most * limit_s / (sample_s * static_cast<double>(least_steps));
   const int64_t chosen =

@@ -13,7 +13,8 @@ namespace dpbench {
 struct CaseTraits {
   at::ScalarType dtype = at::kFloat;  // dtype of scenarios that do not run in float64
   bool probe = false;                 // the workload is a probe (a small test model)
-  bool large = false;                 // a probe with a large parameter, so each step is slow; false with --long
+  // A probe with a large parameter, so each step is slow. False with --long, which runs this probe like a small one.
+  bool large = false;
   // The model's tensors take so much memory that the checks cannot keep many of them: at most two micro-batches and
   // few steps in all scenarios but `unwatched`, and one scenario is judged at a time.
   bool heavy = false;

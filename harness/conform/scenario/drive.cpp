@@ -14,6 +14,7 @@
 #include "harness/conform/evidence/live_memory.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/evidence/watching_backends.h"
+#include "harness/conform/probes/drawn.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "harness/conform/scenario/other_state.h"
 
@@ -113,6 +114,7 @@ class ScenarioGroups {
   void finish(const std::string& how) {
     std::vector<std::future<void>> ends;
     for (const auto& one : agreeing_) ends.push_back(std::async(std::launch::async, [&] { one->finish(how); }));
+    for (const auto& one : late_) one->settle();
   }
 
   // Waits for all ranks. If a rank skipped a collective, the backend can detect the mismatch here.
@@ -132,7 +134,8 @@ class ScenarioGroups {
         // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at
         // an unknown step, and a strategy that records its steps for a later replay must not block while recording.
         if (scenario.late) {
-          inner = c10::make_intrusive<LateBackend>(inner, bench_.seed);
+          late_.push_back(c10::make_intrusive<LateBackend>(inner, bench_.seed));
+          inner = late_.back();
         } else if (!bench_.strategy.recorded) {
           const std::string run = scenario.name + (plain ? "" : ", axis " + axis);
           agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run, ranks_of_group(axis)));
@@ -156,8 +159,10 @@ class ScenarioGroups {
   }
 
   const Bench& bench_;
-  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;  // backends that list the collectives of a group
+  // backends that record the collectives of this rank, one for each process group
+  std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;
   std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
+  std::vector<c10::intrusive_ptr<LateBackend>> late_;
   Mesh mesh_;
 };
 
@@ -225,12 +230,15 @@ class Driver {
     scenario_.unwatched ? drive_unwatched() : drive_watched();
   }
 
-  // Runs the steps as a timed run does: reads only the loss after each step, and all other tensors after the last
-  // one.
+  // Runs the steps as a timed run does: reads only the loss after each step, and all other tensors after the last one.
+  // Once, at a drawn moment in the first half, the accessors are called too, as between the blocks of a timed run.
   void drive_unwatched() {
     evidence_.parameters = initial_parameters(bench_, bench_.rank, scenario_.dtype);
     evidence_.buffers = initial_buffers(bench_, bench_.rank, scenario_.dtype);
     const auto strategy = make(bench_.workload);
+    // In a run of fewer than 8 steps the accessors are not called in between: the run would end before a mistake that
+    // begins some steps after such a call.
+    const int64_t look_after = scenario_.steps < 8 ? -1 : drawn(bench_.seed, 16, 0, scenario_.steps / 2 - 1);
     for (int64_t step = 0; step < scenario_.steps; ++step) {
       enter("step " + std::to_string(step));
       StepEvidence seen{.ids = ids_of(scenario_, bench_.distribution, bench_.seed, step, bench_.rank)};
@@ -240,6 +248,7 @@ class Driver {
       Phases phases;
       const StepResult result = strategy->step(step, micro, phases);
       seen.loss = snapshot(result.loss);
+      if (step == look_after) call_accessors(*strategy);
       if (step + 1 == scenario_.steps) copy_all(*strategy, result, seen);
       evidence_.steps.push_back(std::move(seen));
     }
@@ -255,7 +264,8 @@ class Driver {
     });
     if (bench_.strategy.live_parameters) workload.watch_losses([this] { live_.measure(); });
     std::shared_ptr<Strategy> strategy = make(workload);
-    if (scenario_.other_state) {  // the state is loaded into an object that has already trained
+    // in this scenario, the state is loaded into a strategy object that has already trained
+    if (scenario_.other_state) {
       one_step(strategy, 1);
       evidence_.steps.clear();
       evidence_.steps_before = 1;
@@ -316,7 +326,7 @@ class Driver {
       micro.push_back(batch_of(bench_.workload, scenario_, bench_.distribution, ids, bench_.rank, step));
     if (bench_.strategy.loads_samples && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
-    // A step that is being recorded as a CUDA graph cannot be interrupted by copies to the host.
+    // A strategy that records its steps (e.g. as a CUDA graph) cannot have reductions copied to the host during a step.
     const bool keep = scenario_.keep_reductions && !bench_.strategy.recorded;
     groups_.start_recording(keep && step == scenario_.steps - 1);
     groups_.begin_step(step);
@@ -332,6 +342,13 @@ class Driver {
     copy_all(*strategy, result, seen);
     seen.collectives = groups_.stop_recording();
     evidence_.steps.push_back(std::move(seen));
+  }
+
+  static void call_accessors(Strategy& strategy) {
+    strategy.gradients();
+    strategy.parameters();
+    strategy.buffers();
+    strategy.state();
   }
 
   static void copy_all(Strategy& strategy, const StepResult& result, StepEvidence& seen) {

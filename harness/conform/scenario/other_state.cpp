@@ -32,7 +32,7 @@ void draw_slot(const std::string& name, at::Tensor& tensor, uint64_t seed, int64
 Snapshot other_state(const Bench& bench, const Scenario& scenario, NamedTensors state) {
   const at::NoGradGuard no_grad;
   Snapshot other{.state = std::move(state)};
-  const auto model = bench.workload.model(bench.init_seed(0) + 1);  // a seed that no rank's initial model has
+  const auto model = bench.workload.model(bench.init_seed(0) + 1);  // no rank's initial model has this seed
   for (const auto& item : model->named_parameters())
     other.parameters.emplace_back(item.key(), widened(item.value(), scenario.dtype));
   for (const auto& item : model->named_buffers()) {

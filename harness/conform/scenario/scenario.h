@@ -40,7 +40,7 @@ struct Scenario {
   // does.
   bool huge = false;
   bool late = false;               // if true, collectives start late, which detects results read too early
-  bool learns = false;             // if true, the check loss-falls requires that the loss falls
+  bool learns = false;             // if true, the loss must fall in the scenario (check loss-falls)
   bool counts_reductions = false;  // if true, the check collective-count counts the reductions of the last step
   bool keep_reductions = false;    // if true, the evidence has the inputs and outputs of the last step's reductions
   bool revealing = false;          // if true, the strategy has options that reveal mistakes, e.g. small buckets
@@ -51,12 +51,12 @@ struct Scenario {
   bool other_state = false;
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
   bool evaluates_between = false;   // if true, the model is evaluated after the first step too, not only after the last
-  // If true, only the loss is read between the steps, the strategy's process groups are not wrapped, and the samples
-  // come in shuffled epochs, as in a timed run.
+  // If true, only the loss is read between the steps, except once, the strategy's process groups are not wrapped, and
+  // the samples come in shuffled epochs, as in a timed run.
   bool unwatched = false;
-  bool short_batches = true;  // in the scenario `unwatched`: the last batch of an epoch is shorter
-  // Number of the scenario's first step in the training run. Without other_state, the strategy object first takes all
-  // steps before this one, and load() then resets it.
+  bool short_batches = true;  // if true, epochs of the scenario `unwatched` end with a shorter batch
+  // Number of the scenario's first step in the training run. The strategy object first takes all steps before this one
+  // and is then reset by load(), unless other_state is set.
   int64_t first = 0;
   Sample sample = {};  // elements of each tensor that are compared; if any are left out, the run has a single step
   int64_t samples_per_rank = 0;  // samples in a rank's micro-batch; 0: Distribution::samples_per_rank
@@ -87,8 +87,8 @@ struct Distribution {
 
 // Returns the scenarios for a distribution of samples. working: the dtype of scenarios that are not in float64. costly:
 // include slow scenarios. The numbers of micro-batches depend on the seed. On a mesh with an axis that cuts tensors,
-// the options of Settings::revealing, e.g. small buckets, are used in all scenarios but two: `working` and
-// `clip-working` compare the bytes of collectives with a formula, which those options would change.
+// the options that reveal mistakes (Settings::revealing), e.g. tp.verify, are used in all scenarios but two: `working`
+// and `clip-working` compare the bytes of collectives with a formula, which does not exist for tp.verify.
 std::vector<Scenario> scenarios(const Distribution& distribution, at::ScalarType working, bool costly, uint64_t seed);
 // Returns the number of samples of each micro-batch of a rank: 2 to 7, depending on the seed.
 int64_t drawn_samples(uint64_t seed);

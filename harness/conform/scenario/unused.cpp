@@ -47,7 +47,8 @@ class Trials {
   NamedTensors parameters_;
 };
 
-// Returns one scenario for each different way to choose samples.
+// Returns one scenario for each different way to choose samples. Scenarios with the same samples use the same
+// parameters.
 std::vector<Scenario> with_distinct_samples(const Distribution& distribution, uint64_t seed) {
   std::vector<Scenario> chosen;
   std::set<std::tuple<Split, int64_t, bool, bool, bool>> seen;

@@ -43,8 +43,8 @@ constexpr LayoutParam layout_params[] = {
     {"microbatches", nullptr,
      [](Layout& layout, const std::string& value) { layout.micro_batches *= std::atoll(value.c_str()); }}};
 
-// Sets the layout's option of this name. Returns false if plan's memory formula does not cover the
-// option or its value.
+// Sets the option `name` of a layout to `value`. Returns false if plan's memory formula does not cover this option or
+// value.
 bool take(const std::string& name, const std::string& value, Layout& layout) {
   const auto* param = std::ranges::find_if(
       layout_params, [&](const LayoutParam& one) { return name == one.name && (!one.value || value == one.value); });
@@ -77,7 +77,7 @@ bool cut_stages(const gpt::Shape& shape, Layout& layout) {
   return true;
 }
 
-// Returns the layout of a case; nullopt if there is no formula for it.
+// Returns the layout of a measured case; nullopt if no memory formula covers the case.
 std::optional<Layout> layout_of(const CaseSpec& spec, const gpt::Shape& shape) {
   const PlannedStrategy strategy = planned::named(spec.strategy);
   if (strategy.name[0] == '\0') return std::nullopt;
@@ -95,8 +95,8 @@ std::optional<Layout> layout_of(const CaseSpec& spec, const gpt::Shape& shape) {
   if (layout.strategy == planned::layout.name && layout.size("shard") > 1) layout.sharding = Sharding::parameters;
   const bool shards = layout.sharding == Sharding::gradients || layout.sharding == Sharding::parameters;
   if (shards && layout.shards() == 1) layout.sharding = Sharding::replicated, layout.overlapped = false;
-  // There is no formula for a strategy that keeps whole gradients between micro-batches: `layout`, unless it reduces
-  // gradients in each micro-batch.
+  // The memory formula does not cover strategies that keep unsharded gradients between micro-batches. The strategy
+  // `layout` does so, unless it reduces gradients in each micro-batch.
   const bool reduces_each = layout.reduces_each() || spec.params.contains("sync");
   if (layout.shards() > 1 && shards && layout.micro_batches > 1 && !reduces_each) return std::nullopt;
   const double rows = static_cast<double>(spec.global_batch()) / spec.replicas();

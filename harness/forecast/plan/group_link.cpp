@@ -15,26 +15,14 @@ int stride_of(const MeshShape& mesh, const std::string& axis) {
 }  // namespace
 
 GroupLink::GroupLink(const MeshShape& mesh, const std::string& axis, const Network& network, double slowdown)
-    : ranks_(size_of(mesh, axis)), intra_(network.intra), inter_(network.inter) {
-  intra_.bytes_per_s /= slowdown;
+    : ranks_(size_of(mesh, axis)), network_(network.slowed_inside(slowdown)) {
   const int stride = stride_of(mesh, axis), host = network.host_size > 0 ? network.host_size : stride * ranks_;
-  inside_ = std::clamp(host / stride, 1, ranks_);
-  if (inside_ == ranks_) {
-    rings_ = single_ = {intra_, intra_, 0};
-  } else if (inside_ == 1) {
-    rings_ = single_ = {inter_, inter_, 0};
-  } else {
-    single_ = {intra_, inter_, inside_};
-    rings_ = single_;
-    rings_.inter.bytes_per_s *= inside_;
-  }
+  network_.host_size = std::clamp(host / stride, 1, ranks_);
 }
 
 double GroupLink::seconds(const std::string& op, double bytes) const {
-  const double ring = collective_seconds(op, Algorithm::ring, ranks_, bytes, rings_);
-  if (op != "allreduce") return ring;
-  return std::min({ring, collective_seconds(op, Algorithm::tree, ranks_, bytes, single_),
-                   collective_seconds(op, Algorithm::hierarchical, ranks_, bytes, single_)});
+  const auto with = [&](Algorithm algorithm) { return collective_seconds(op, algorithm, ranks_, bytes, network_); };
+  return std::min({with(Algorithm::ring), with(Algorithm::tree), with(Algorithm::hierarchical)});
 }
 
 }  // namespace dpbench::forecast

@@ -10,23 +10,23 @@ namespace dpbench::forecast {
 
 class GroupLink {
  public:
-  // slowdown: factor by which transfers within a host slow down, because ranks that share cores copy in turn.
+  // slowdown: factor by which transfers within a host slow down if its ranks share cores, because the ranks then copy
+  // one after another.
   GroupLink(const MeshShape& mesh, const std::string& axis, const Network& network, double slowdown);
 
   int ranks() const { return ranks_; }
   // Returns the time of a collective; an allreduce uses the fastest algorithm. bytes: size of the whole tensor.
   double seconds(const std::string& op, double bytes) const;
   // Returns the link between the ranks at two positions on the axis.
-  const Link& between(int from, int to) const { return from / inside_ == to / inside_ ? intra_ : inter_; }
+  const Link& between(int from, int to) const {
+    return from / network_.host_size == to / network_.host_size ? network_.intra : network_.inter;
+  }
   // Returns the slowest link of a ring over the axis: the link between hosts, if its ranks are on several hosts.
-  const Link& slowest() const { return inside_ == ranks_ ? intra_ : inter_; }
+  const Link& slowest() const { return network_.host_size == ranks_ ? network_.intra : network_.inter; }
 
  private:
   int ranks_ = 1;
-  Network rings_;   // network for ring collectives: all ranks of a host send to other hosts at once
-  Network single_;  // network for tree and hierarchical collectives: one rank of each host sends
-  Link intra_, inter_;
-  int inside_ = 1;  // number of ranks of the mesh axis on one host
+  Network network_;  // host_size: number of ranks of the mesh axis on one host
 };
 
 }  // namespace dpbench::forecast

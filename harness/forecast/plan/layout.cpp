@@ -65,15 +65,15 @@ std::vector<Layout> strategies_on(const Sizes& sizes, bool gpus) {
     return {layout};
   }
   if (sizes.shard > 1 && sizes.dp > 1) return {layout_of(planned::fsdp, sizes)};
-  if (sizes.shard > 1) return {};  // skip a mesh with the axis shard alone: fsdp over dp is the same
+  if (sizes.shard > 1) return {};  // skip a mesh with the axis shard but without dp: fsdp over dp is the same layout
   std::vector<Layout> all;
   for (const auto& strategy : {planned::ddp, planned::zero1, planned::zero2, planned::fsdp})
     all.push_back(layout_of(strategy, sizes));
   return all;
 }
 
-// Returns a copy of the layout for 1f1b and, if they are possible, for interleaved with 2 and 4 stages per rank.
-// Without the axis pp, returns the layout itself.
+// Returns copies of a layout that differ in the pipeline schedule: one for 1f1b and, if possible, two for interleaved
+// with 2 and with 4 stages per rank. Without the axis pp, returns the layout itself.
 std::vector<Layout> scheduled(const gpt::Shape& shape, Layout layout) {
   const int ranks = layout.size("pp");
   if (ranks == 1) return {layout};
@@ -127,7 +127,8 @@ std::vector<int64_t> spread_blocks(const gpt::Shape& shape, const Layout& layout
   const auto cost = [&](gpt::Part part) {
     return work_of(shape, part, layout.cut(), gpt::Precision::float32, 1).forward.flop;
   };
-  std::vector<double> costs = {0};  // the embedding costs 0: it has no matrix product
+  // The embedding counts as free for the balance of pipeline stages, because it has no matrix product.
+  std::vector<double> costs = {0};
   costs.insert(costs.end(), static_cast<size_t>(shape.layers), cost(gpt::Part::layer));
   costs.insert(costs.end(), {0, cost(gpt::Part::head)});
   return pipeline::balanced_sizes(costs, int64_t{layout.size("pp")} * layout.stages);
@@ -199,7 +200,8 @@ std::string check_flags_of(const Layout& layout) {
   for (AxisSize& axis : small.mesh) axis.size = 2;
   small.stages = std::min(layout.stages, 2);
   small.stage_sizes.clear();
-  small.narrow = false;  // checks choose their own dtypes, float32 and float64
+  // The flags for `check` leave out bfloat16, because checks choose their own dtypes (float32 and float64).
+  small.narrow = false;
   std::string text = "--strategy " + small.strategy;
   text += is_plain(small.mesh) ? " --cpus 2" : " --mesh " + text_of(small.mesh);
   if (small.recompute > 0) text += " --recompute " + std::to_string(small.recompute);

@@ -16,7 +16,7 @@
 namespace dpbench::forecast {
 
 inline constexpr const char* planned_workload = "gpt";  // the only workload that plan has formulas for
-inline constexpr int64_t least_blocks = 3;              // blocks of a gpt besides the layers: embed, norm and head
+inline constexpr int64_t least_blocks = 3;  // blocks of a gpt model besides its layers: embedding, final norm and head
 
 // How the ranks along the data axes dp and shard store tensors. replicated: each rank has all tensors. state: sharded
 // optimizer state (ZeRO 1); gradients: gradients too (ZeRO 2); parameters: parameters too (ZeRO 3).
@@ -26,8 +26,8 @@ enum class Sharding { replicated, state, gradients, parameters };
 struct PlannedStrategy {
   const char* name;
   Sharding sharding = Sharding::replicated;
-  bool overlapped = false;    // gradients are reduced during the backward pass
-  bool reduces_each = false;  // gradients are reduced in every micro-batch, not only in the last
+  bool overlapped = false;    // true: gradients are reduced during the backward pass
+  bool reduces_each = false;  // true: gradients are reduced in every micro-batch, not only in the last
 };
 
 namespace planned {
@@ -56,11 +56,11 @@ struct Layout {
   std::string strategy = {};
   MeshShape mesh = {};  // mesh without axes of size 1
   Sharding sharding = Sharding::replicated;
-  bool overlapped = false;        // gradients are reduced during the backward pass
-  bool narrow = false;            // parameters are gathered and used in bfloat16
-  bool narrow_gradients = false;  // gradients are reduced in bfloat16
-  bool reshard = true;            // for sharded parameters: gathered ones are freed after the forward pass
-  bool sequence = false;          // sequence parallelism, the option tp.sequence
+  bool overlapped = false;        // true: gradients are reduced during the backward pass
+  bool narrow = false;            // true: parameters are gathered and used in bfloat16
+  bool narrow_gradients = false;  // true: gradients are reduced in bfloat16
+  bool reshard = true;            // true: parameters gathered from shards are freed after the forward pass
+  bool sequence = false;          // true: sequence parallelism, the option tp.sequence
   int64_t recompute = 0;
   const pipeline::Family* schedule = nullptr;  // pipeline schedule; null without the axis pp
   int stages = 1;                              // pipeline stages per rank

@@ -16,9 +16,10 @@ using svg::escaped;
 using svg::number;
 using svg::text_at;
 
-constexpr double hidden_beyond = 4;  // layouts above this multiple of the memory limit are not drawn
+// The map, a chart of step time against memory, omits layouts that need more memory than this multiple of the limit.
+constexpr double hidden_beyond = 4;
 
-// Maps values to 0 .. 1 on a logarithmic scale. take() extends the scale to a value.
+// Maps values to positions from 0 to 1 on a logarithmic axis of a chart. take() extends the axis to a value.
 struct Scale {
   double low = std::numeric_limits<double>::infinity(), high = 0;
 
@@ -29,7 +30,7 @@ struct Scale {
 struct Point {
   const Prediction* prediction;
   bool fits;
-  size_t best;  // place of the layout among the best layouts, from 1; 0: the layout is none of them
+  size_t best;  // place of the layout among the plan's best layouts, 1 being the fastest; 0: it is not among them
 };
 
 struct Map {
@@ -49,7 +50,7 @@ Map map_of(const LayoutPlan& plan) {
   for (const Prediction& one : plan.fitting) add(one, true);
   for (const Prediction& one : plan.unfitting) add(one, false);
   if (limit > 0) map.memory.take(limit);
-  // Draw the best layouts last, on top of the others.
+  // Draw the points of the best layouts last, so that no other point covers them.
   std::ranges::stable_sort(map.points, {}, [](const Point& one) { return one.best > 0; });
   return map;
 }
@@ -124,11 +125,11 @@ std::string map_svg(const LayoutPlan& plan) {
     const Prediction& one = *point.prediction;
     const double x = x_of(one.memory.total()), y = y_of(one.time.step_s());
     const char* colour = point.best > 0 ? "#0b57d0" : point.fits ? "#4a7" : "#bbb";
-    // A hollow circle marks a prediction, because nothing was measured.
+    // Each layout is a hollow circle in the chart, to show that its step time is predicted, not measured.
     svg += "<circle cx=\"" + number(x) + "\" cy=\"" + number(y) + "\" r=\"" + (point.best > 0 ? "7" : "4") +
            "\" fill=\"white\" stroke=\"" + colour + "\" stroke-width=\"1.6\"><title>" +
            escaped(text_of(one.layout) + ": " + seconds_text(one.time.step_s()) + ", " + gigabytes(one.memory.total()) +
-                   " GB; " + parts_text(one.time)) +
+                   " GB; " + parts_text(one.time) + "; " + parts_text(one.memory)) +
            "</title></circle>\n";
     if (point.best > 0) svg += text_at(x, y + 4, "middle", std::to_string(point.best));
   }

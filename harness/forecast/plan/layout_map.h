@@ -8,7 +8,7 @@
 
 namespace dpbench::forecast {
 
-// Returns the map as text for a terminal of `width` columns.
+// Returns the map of a plan (step time against memory) as text for a terminal of `width` columns.
 std::string map_text(const LayoutPlan& plan, size_t width);
 std::string map_svg(const LayoutPlan& plan);
 

@@ -16,7 +16,7 @@ std::string family_of(const Layout& layout) { return layout.strategy + " " + tex
 
 bool faster(const Prediction& one, const Prediction& other) { return one.time.step_s() < other.time.step_s(); }
 
-// Returns the Pareto front in time and memory, the fastest first.
+// Returns the layouts on the Pareto front of step time and memory, the fastest first.
 std::vector<Prediction> front_of(std::vector<Prediction> all) {
   std::ranges::stable_sort(all, faster);
   std::vector<Prediction> front;
@@ -25,8 +25,9 @@ std::vector<Prediction> front_of(std::vector<Prediction> all) {
   return front;
 }
 
-// Compares the fastest layout accepted by `allowed` with the best layout: "takes 1.20 times as long", or "does not fit"
-// (into memory), or "does not exist".
+// Returns how much slower than the best layout the fastest layout accepted by `allowed` is, such as "takes 1.20 times
+// as long". Returns "does not fit" if accepted layouts exist but none fits into memory, "does not exist" if there are
+// none.
 template <class Allowed>
 std::string ratio_text(const LayoutPlan& plan, const Prediction& best, const Allowed& allowed) {
   for (const Prediction& one : plan.fitting)
@@ -52,7 +53,7 @@ std::string compared(const Prediction& one, const Prediction& fastest) {
          (memory < 0 ? " % less memory" : " % more memory");
 }
 
-// Compares two meshes without regard to the order of their axes: plan tries only one order.
+// Compares two meshes without regard to the order of their axes, because plan tries only one order of axes.
 bool same_sizes(const MeshShape& one, const MeshShape& other) {
   return one.size() == other.size() &&
          std::ranges::all_of(one, [&](const AxisSize& axis) { return size_of(other, axis.name) == axis.size; });
@@ -105,7 +106,7 @@ LayoutPlan plan_layouts(const PlanRequest& asked) {
     if (plan.best.size() == most_advised) break;
     if (std::ranges::count(seen, family_of(one.layout)) > 0) continue;
     seen.push_back(family_of(one.layout));
-    std::vector<std::string> reasons = {parts_text(one.time)};
+    std::vector<std::string> reasons = {parts_text(one.time), parts_text(one.memory)};
     if (plan.best.empty() && asked.meshes.empty() && asked.strategies.empty())
       for (std::string& reason : reasons_for_fastest(plan, one)) reasons.push_back(std::move(reason));
     else if (!plan.best.empty())

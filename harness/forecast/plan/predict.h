@@ -21,7 +21,7 @@ struct Machine {
 // Memory at the peak of a step, on the rank with the highest peak, in bytes.
 struct Memory {
   double parameters = 0, gradients = 0, state = 0, activations = 0;
-  double buffers = 0;  // gathered parameters, and gradients during their reduction
+  double buffers = 0;  // memory of gathered parameters, and of gradients during their reduction
   double total() const { return parameters + gradients + state + activations + buffers; }
 };
 
@@ -29,9 +29,10 @@ struct Memory {
 // is not counted.
 struct Time {
   double computing_s = 0, optimizer_s = 0;
-  // tensor_s: collectives over the axis tp. context_s: over cp. data_s: over dp and shard.
+  // Time of collectives by mesh axis. tensor_s: axis tp. context_s: axis cp. data_s: axes dp and shard.
   double tensor_s = 0, context_s = 0, data_s = 0;
-  double bubble_s = 0;  // idle time of a pipeline, its messages, and the exchange of a tied embedding's gradients
+  // Idle time of a pipeline's rank, its messages, and the exchange of a tied embedding's gradients.
+  double bubble_s = 0;
   double step_s() const { return computing_s + optimizer_s + tensor_s + context_s + data_s + bubble_s; }
 };
 

@@ -25,7 +25,8 @@ std::vector<RankBlocks> ranks_of_pipeline(const gpt::Shape& shape, const Layout&
     rank.stage.embed |= stages[i].embed;
     rank.stage.head |= stages[i].head;
   }
-  // live_activations() counts a micro-batch once for each stage of the rank, so divide by the number of stages.
+  // live_activations() counts a micro-batch once for each pipeline stage of the rank; dividing by the number of stages
+  // gives the number of micro-batches.
   for (size_t i = 0; i < ranks.size(); ++i)
     ranks[i].live = std::max(1, (pipeline::live_activations(schedule.ranks[i]) + layout.stages - 1) / layout.stages);
   return ranks;
@@ -66,15 +67,16 @@ Memory sharded(const Layout& layout, Memory memory, const UnitBytes& units, doub
   const double shards = layout.shards(), whole = memory.parameters;
   memory.state /= shards;
   if (layout.sharding == Sharding::state) {
-    memory.gradients = whole;             // zero1 keeps its whole gradients allocated, in flat buffers
-    memory.buffers = 2 * whole / shards;  // zero1 copies the rank's shard and its gradient for the update
+    memory.gradients = whole;  // zero1 keeps unsharded gradients allocated, in flat buffers
+    // For the update, zero1 copies the rank's shard of the parameters and of the gradients.
+    memory.buffers = 2 * whole / shards;
     return memory;
   }
   const bool in_backward = memory.gradients > 0, frees = layout.sharding == Sharding::parameters;
   memory.gradients /= shards;
   if (frees) memory.parameters /= shards;
-  // At the end of the forward passes, the last unit (head or layer) is gathered. During a backward pass, two layers are
-  // gathered in addition to this unit, and one layer has whole gradients.
+  // At the end of the forward passes, the parameters of the last block (head or layer) are gathered. During a backward
+  // pass, those of two layers are gathered too, and the gradients of one layer are unsharded.
   const auto gathered = [&](double layers) {
     const double last = units.other > 0 ? units.other : units.layer;
     return frees ? std::min(layout.reshard ? last + layers * units.layer : whole, whole) * (layout.narrow ? 0.5 : 1)
@@ -103,7 +105,7 @@ double after_head(const gpt::Shape& shape, gpt::Precision precision, const Layou
 Memory memory_of(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout) {
   Memory most;
   for (const RankBlocks& rank : ranks_of_pipeline(shape, layout)) {
-    // Skip a rank that has only the final norm.
+    // Skip a pipeline rank that has only the final norm: it never has the highest peak.
     if (!rank.stage.embed && !rank.stage.head && rank.stage.layers == 0) continue;
     const gpt::Step step{.rows = static_cast<double>(layout.rows),
                          .micro_batches = static_cast<int>(layout.micro_batches),

@@ -25,7 +25,10 @@ struct Spent {
 // (FSDP, ZeRO 2 and DDP).
 struct Unit {
   Spent forward, backward;
-  double gather_s = 0, reduce_s = 0;
+  // gather_s: time to gather the parameters before a pass. again_s: time to gather them a second time, for the backward
+  // pass, without the parameters that stay gathered.
+  double gather_s = 0, again_s = 0, reduce_s = 0;
+  double gathered_s(bool backward) const { return backward ? again_s : gather_s; }
 };
 
 // The links between the ranks along each axis of a layout's mesh.
@@ -95,13 +98,26 @@ class BlockTimes {
     }
   }
 
-  // Returns the time of ring attention's hops that is not hidden by the attention over one rank's keys. bytes: size of
-  // the tensors that a rank sends in one hop.
+  // Returns the time in which a rank sends tensors to the next rank on the axis cp.
+  double hop_s(double bytes) const {
+    return links_.context.ranks() == 1 ? 0 : Terms{1, bytes}.seconds(links_.context.slowest());
+  }
+
+  // Returns the time of ring attention's hops that computation does not hide. In each hop a rank sends its keys and
+  // values to the next rank, while it computes the attention over one rank's keys. bytes: size of the tensors that a
+  // rank sends in one hop.
   double hops_s(double compute_s, double bytes) const {
     const int ranks = links_.context.ranks();
-    if (ranks == 1) return 0;
-    const double hop = links_.context.slowest().latency_s + bytes / links_.context.slowest().bytes_per_s;
-    return (ranks - 1) * std::max(0.0, hop - machine_.overlap * compute_s / ranks);
+    return (ranks - 1) * std::max(0.0, hop_s(bytes) - machine_.overlap * compute_s / ranks);
+  }
+
+  // Returns the bytes of a block's parameters that stay gathered between its forward and its backward pass: the last
+  // unit's, and those of a tied embedding.
+  double kept_bytes(gpt::Part part) const {
+    gpt::Shape untied = shape_;
+    untied.tied = false;
+    const bool keeps = part == gpt::Part::head ? !shape_.tied : part == gpt::Part::embed && shape_.tied;
+    return keeps ? stored_bytes() * static_cast<double>(gpt::parameters(untied, gpt::Part::head, layout_.cut())) : 0;
   }
 
   Unit unit_of(gpt::Part part) const {
@@ -117,17 +133,21 @@ class BlockTimes {
       const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
                         static_cast<double>(shape_.heads * layout_.size("tp"));
       unit.forward.context = hops_s(attention_s(1), kv);
-      // Ring attention sends keys, values and their gradients.
-      unit.backward.context = hops_s(attention_s(2), 2 * kv);
+      // In the backward pass, ring attention sends keys, values and the gradients of both. After the last block, the
+      // gradients travel one hop further, to the rank that has their keys.
+      unit.backward.context = hops_s(attention_s(2), 2 * kv) + hop_s(kv);
     }
     if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
     const double bytes = parameters(part) * stored_bytes();
     const bool gathers = layout_.sharding == Sharding::parameters || layout_.sharding == Sharding::gradients;
-    if (gathers) unit.gather_s = links_.shards.seconds("allgather", layout_.narrow ? bytes / 2 : bytes);
-    if (gathers)
+    if (gathers) {
+      const double again = bytes - kept_bytes(part), size = layout_.narrow ? 0.5 : 1;
+      unit.gather_s = links_.shards.seconds("allgather", size * bytes);
+      unit.again_s = again > 0 ? links_.shards.seconds("allgather", size * again) : 0;
       unit.reduce_s = links_.shards.seconds("reduce_scatter", reduced(bytes));
-    else if (layout_.overlapped)
+    } else if (layout_.overlapped) {
       unit.reduce_s = links_.replicas.seconds("allreduce", reduced(bytes));
+    }
     return unit;
   }
 
@@ -142,7 +162,7 @@ class BlockTimes {
   const Layout& layout_;
   const Machine& machine_;
   const Links& links_;
-  double sharing_;  // factor by which computations slow down, because ranks share cores
+  double sharing_;  // factor by which computing slows down because ranks share cores; 1: ranks share none
   double layer_flop_;
 };
 
@@ -152,9 +172,7 @@ class Timing {
       : shape_(shape),
         layout_(layout),
         machine_(machine),
-        sharing_(machine.cores > 0
-                     ? std::max(1.0, static_cast<double>(ranks_of(layout.mesh)) * machine.threads / machine.cores)
-                     : 1),
+        sharing_(slowdown_of(ranks_of(layout.mesh), machine.threads, machine.cores)),
         links_{.tensor = group_link("tp"),
                .context = group_link("cp"),
                .pipe = group_link("pp"),
@@ -188,12 +206,12 @@ class Timing {
   // reduces: each block's gradients are reduced after its computation. Returns the time for which computation waits for
   // collectives over data axes.
   double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
-    const double hidden = machine_.overlap;  // share of each collective that may overlap
+    const double hidden = machine_.overlap;  // share of each collective's time that computation may hide
     Lanes lanes;
     std::vector<double> gathered(units.size(), 0);
     const auto at = [&](size_t i) -> const Unit& { return units[backward ? units.size() - 1 - i : i]; };
     const auto gather = [&](size_t i) {
-      if (i < units.size() && gathers) gathered[i] = lanes.transfer(at(i).gather_s * hidden);
+      if (i < units.size() && gathers) gathered[i] = lanes.transfer(at(i).gathered_s(backward) * hidden);
     };
     gather(0);
     for (size_t i = 0; i < units.size(); ++i) {
@@ -205,7 +223,7 @@ class Timing {
     if (reduces) lanes.wait_for_all();
     double waited = lanes.exposed();
     for (const Unit& unit : units)
-      waited += (1 - hidden) * ((gathers ? unit.gather_s : 0) + (reduces ? unit.reduce_s : 0));
+      waited += (1 - hidden) * ((gathers ? unit.gathered_s(backward) : 0) + (reduces ? unit.reduce_s : 0));
     return waited;
   }
 
@@ -237,8 +255,8 @@ class Timing {
     return time;
   }
 
-  // Returns the costs of pipeline stages without shared cores: the mean over all stages, and each stage's factor on the
-  // mean.
+  // Returns the costs of the pipeline stages as if each rank had its own cores: the mean costs of a stage, and for each
+  // stage the ratio of its cost to the mean.
   pipeline::Costs costs_of(const std::vector<Stage>& stages, const pipeline::Schedule& schedule) const {
     const auto count = static_cast<double>(stages.size());
     double forward = 0, both = 0;
@@ -269,12 +287,14 @@ class Timing {
       parameters[rank] += stages[i].parameters;
       last[rank] += stages[i].last_data;
     }
-    // Waiting ranks leave their cores to the others, so that the step takes at least the mean busy time of the ranks.
+    // Ranks share cores, and a waiting rank leaves its cores to the others. So a step takes at least the mean busy time
+    // of the ranks.
     double shared_s = 0;
     for (const Spent& one : by_rank) shared_s += one.all() / static_cast<double>(by_rank.size());
     const double makespan = std::max(alone_s, shared_s);
     const Spent& longest = *std::ranges::max_element(by_rank, {}, [](const Spent& one) { return one.all(); });
-    // Below 1 if `sharing_` (slowdown by shared cores) assumes too many busy ranks.
+    // The slowdown by shared cores assumes that all ranks are busy at once. In a pipeline fewer are, so a rank's busy
+    // time may exceed the step time; it is then scaled down to the step time.
     const double scale = std::min(1.0, makespan / longest.all());
     parameters_ = *std::ranges::max_element(parameters);
     Time time;
@@ -292,11 +312,12 @@ class Timing {
     gpt::Shape untied = shape_;
     untied.tied = false;
     const auto count = static_cast<double>(gpt::parameters(untied, gpt::Part::head, layout_.cut()));
-    const Link& link = links_.pipe.between(first, last);
-    return link.latency_s + count * blocks_.stored_bytes() / layout_.shards() / link.bytes_per_s;
+    const double bytes = count * blocks_.stored_bytes() / layout_.shards();
+    return Terms{1, bytes}.seconds(links_.pipe.between(first, last));
   }
 
-  // Adds the time after the backward passes: all collectives that do not run during them, and the optimizer.
+  // Adds the time between the last backward pass and the end of a step: the collectives that do not run during the
+  // passes, and the optimizer.
   void add_after_passes(Time& time) const {
     const double whole = parameters_ * blocks_.stored_bytes(), bytes = blocks_.reduced(whole);
     const int shards = layout_.shards();
@@ -315,7 +336,7 @@ class Timing {
   const gpt::Shape& shape_;
   const Layout& layout_;
   const Machine& machine_;
-  double sharing_;  // factor by which computations slow down, because ranks share cores
+  double sharing_;  // factor by which computing slows down because ranks share cores; 1: ranks share none
   Links links_;
   BlockTimes blocks_;
   double parameters_ = 0;  // number of parameters on the rank with the most parameters

@@ -41,7 +41,8 @@ std::optional<Measured> measured(const CaseRecord& record, Device device, Dtype 
                .rows = static_cast<double>(spec.batch) / static_cast<double>(spec.accumulate),
                .micro_batches = static_cast<double>(spec.accumulate)};
   if (one.shape.experts > 0) return std::nullopt;
-  const double step_s = record.step_time_ns->median * 1e-9;  // split below by the phases of the profiled step
+  // Median time of a step; the profile's phases give the shares of passes and optimizer.
+  const double step_s = record.step_time_ns->median * 1e-9;
   one.passes_s = step_s * (forward + backward) / all;
   one.optimizer_s = step_s * optimizer / all;
   one.bytes_per_s = record.derived.peak_bytes_per_s.value_or(0);
@@ -52,8 +53,8 @@ double layer_flop(const Measured& one, gpt::Precision precision) {
   return work_of(one.shape, gpt::Part::layer, {}, precision, one.rows).forward.flop;
 }
 
-// Returns the FLOP/s of matrix products, given the memory bandwidth. The result is not above 0 if moving the bytes
-// alone takes longer than the passes.
+// Returns the FLOP/s of matrix products in a measured step, after subtracting the time that memory traffic takes at the
+// given bandwidth. The result is negative or infinite if this time is not below the time of the passes.
 double rate_of(const Measured& one, gpt::Precision precision, double bytes_per_s) {
   const BlockWork work = work_of_model(one.shape, precision, one.rows);
   const double moving = bytes_per_s > 0 ? (work.forward.bytes + work.backward.bytes) / bytes_per_s : 0;
@@ -98,7 +99,8 @@ Speed speed_of(const Report& report, Device device, Dtype dtype, int threads) {
                                    (device == Device::cuda
                                         ? planned::gpu.name
                                         : planned::cpu.name + (" --cpus 1 --threads " + std::to_string(threads)))));
-  // Use the memory bandwidth only if moving the bytes takes at most half of the passes of every measured step.
+  // Use the memory bandwidth only if the memory traffic takes at most half of the forward and backward time in every
+  // measured step.
   double memory = 0;
   for (const Measured& one : all) memory = std::max(memory, one.bytes_per_s);
   for (const Measured& one : all) {

@@ -16,8 +16,8 @@ struct SizeRate {
 };
 
 struct Speed {
-  std::vector<SizeRate> rates = {};  // at least one rate, in ascending order of layer size
-  double bytes_per_s = 0;            // memory bandwidth; 0: `rates` include the memory traffic
+  std::vector<SizeRate> rates = {};  // FLOP/s by layer size, in ascending order of size; never empty
+  double bytes_per_s = 0;            // memory bandwidth; 0: unknown, and `rates` include the time of memory traffic
   double update_s = 0;               // time of the optimizer per parameter
   std::string fitted_to = {};        // the run and the cases to which the speed was fitted, for display
 

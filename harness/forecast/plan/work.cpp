@@ -3,7 +3,8 @@
 namespace dpbench::forecast {
 namespace {
 
-// Returns the mean bytes of an activation's element. Under autocast, half of the activations are in bfloat16.
+// Returns the mean number of bytes of an activation's element. Under autocast, half of the elements are in bfloat16 and
+// half in float32.
 double activation_bytes(gpt::Precision precision) {
   return precision == gpt::Precision::bfloat16 ? 3 : stored_bytes(precision);
 }
@@ -25,9 +26,9 @@ BlockWork layer_work(const gpt::Shape& shape, const gpt::Cut& cut, double tokens
   const double products = 2 * tokens * matrices / cut.tp;
   const double attention = 4 * tokens * static_cast<double>(shape.seq) * hidden / cut.tp;
   const double inner = tokens * mlp / cut.tp * size, heads = tokens * hidden / cut.tp * size;
-  // Memory traffic: two norms read one activation and write one; two sums read two activations and write one. The MLP's
-  // activation function reads and writes one tensor, or also multiplies by the gate. Rotary embeddings pass over query
-  // and key.
+  // Bytes that a layer moves: each of two norms reads one activation and writes one; each of two residual sums reads
+  // two and writes one. The MLP's activation function reads one tensor and writes one; a gate adds a product of two
+  // tensors. Rotary embeddings read and write query and key.
   const Pass forward{products + attention, 10 * between + (gated ? 5 : 2) * inner + (gated ? 6 : 0) * heads};
   const Pass backward{2 * (products + attention), 12 * between + (gated ? 7 : 3) * inner + (gated ? 6 : 0) * heads};
   return {forward, backward};

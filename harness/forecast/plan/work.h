@@ -8,7 +8,7 @@
 namespace dpbench::forecast {
 
 struct Pass {
-  double flop = 0;   // operations of matrix products and attention
+  double flop = 0;   // floating-point operations of matrix products and attention
   double bytes = 0;  // bytes read and written by all other operations: embedding, norms, activation functions, ...
 
   Pass& operator+=(const Pass& other) {

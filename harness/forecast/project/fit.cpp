@@ -8,12 +8,12 @@ namespace dpbench {
 namespace {
 
 constexpr int most_rounds = 30;
-constexpr double no_limit = 1e30;  // bytes per second that stand for unlimited bandwidth
+constexpr double no_limit = 1e30;  // bandwidth in bytes per second that stands for unlimited
 
 using Row = std::array<double, 3>;
 
-// Solves the least-squares problem for the columns in `set` (the other unknowns are 0) by the normal equations. Returns
-// false if the equations are singular.
+// Solves a least-squares problem by the normal equations. Only the unknowns in `set` may differ from 0. Returns false
+// if the equations are singular.
 bool solve(const std::vector<Row>& rows, const std::vector<double>& goal, unsigned set, Row& x) {
   std::vector<int> used;
   for (int i = 0; i < 3; ++i)
@@ -51,10 +51,10 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
   return sum;
 }
 
-// Returns the candidate critical paths of a step; the time of the longest is the step time. Path i: compute until
-// gradient bucket i is ready, reduce bucket i and all later ones, then compute the rest. The last path: compute only.
-// All paths include the collectives that do not overlap with computing. Each path's time is linear in computing time,
-// latency and seconds per byte; a row holds the three coefficients.
+// Returns the candidate critical paths of a step; the longest of them gives the step time. Path i: compute until
+// gradient bucket i is ready, reduce bucket i and all later ones, then compute the rest. The last path has only
+// computing. All paths include the collectives that do not overlap with computing. A path's time is linear in computing
+// time, latency and seconds per byte; its row holds the three coefficients.
 std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int world) {
   const auto& collectives = shape.collectives;
   const double k = shape.computing(world), copying = shape.copying(world);
@@ -64,7 +64,8 @@ std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int
   std::vector<Row> paths(collectives.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
   for (size_t i = collectives.size(); i-- > 0;) {
     if (!collectives[i].hides)
-      continue;  // a collective that does not overlap is part of every critical path, so it adds no path
+      // A collective that computing does not overlap lies on every critical path, so it starts no path of its own.
+      continue;
     overlapped = overlapped + terms_of(collectives[i].op, algorithm, world, collectives[i].bytes);
     paths[i] = {k * (collectives[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
                 (blocking.bytes + overlapped.bytes) * copying};
@@ -91,8 +92,8 @@ double error_of(const StepShape& shape, Algorithm algorithm, const std::vector<W
   return std::sqrt(sum / static_cast<double>(times.size()));
 }
 
-// Fits iteratively: assumes path `first` as the longest in every world, fits, finds the longest path in each world, and
-// repeats until these no longer change.
+// Fits iteratively: assumes that path `first` is the longest in every world, fits, finds the longest path in each world
+// under this fit, and repeats until the longest paths no longer change.
 Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times,
              const std::vector<std::vector<Row>>& paths, size_t first) {
   std::vector<size_t> current(times.size(), first);
@@ -101,7 +102,8 @@ Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<Worl
     std::vector<Row> rows;
     for (size_t i = 0; i < times.size(); ++i) {
       Row row = paths[i][current[i]];
-      // Scale latency to microseconds and data to GB, so that the columns have similar magnitudes.
+      // Scale latencies to microseconds and data to GB, so that the columns of the least-squares problem have similar
+      // magnitudes.
       row[1] *= 1e-6, row[2] *= 1e-9;
       for (double& value : row) value /= times[i].step_s;
       rows.push_back(row);

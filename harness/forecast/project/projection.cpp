@@ -17,13 +17,14 @@ namespace dpbench {
 namespace {
 
 constexpr int draws = 400;
-constexpr size_t worlds_needed = 3;  // a fit has three parameters: computing, latency and bandwidth
+// Least number of measured worlds for a fit, which has three parameters: computing, latency and bandwidth.
+constexpr size_t worlds_needed = 3;
 constexpr double normal_95 = 1.959964;
 
 using Series = std::vector<const CaseRecord*>;  // one case measured in several worlds, sorted by world
 
-// Returns the cases that match the filter, grouped into series: one case in several worlds. Adds matching cases on a
-// mesh to `left_out`, with the reason.
+// Returns the report's cases that match the filter, grouped into series. A series is one case measured in several
+// worlds. Adds matching cases on a mesh, which are not projected, to `left_out` with the reason.
 std::vector<Series> series_of(const Report& report, const std::string& filter, std::vector<std::string>& left_out) {
   const NamePattern wanted(filter);
   std::vector<Series> found;
@@ -209,12 +210,12 @@ ProjectedWorld project_world(const Report& report, const ProjectedSeries& series
   return result;
 }
 
-// Over gloo, ranks that share cores wake each other through the kernel. With more threads of ranks per core than this,
-// measured steps took up to twice as long as the model predicts.
+// Highest number of the ranks' threads per core for which step times over gloo are projected. Above it, measured steps
+// took up to twice as long as predicted, because ranks that share cores wake each other through the kernel.
 constexpr double most_gloo_ranks_per_core = 2.5;
 
-// Returns the reason why this world (number of replicas) is not projected; empty if it is. fitted: the largest world
-// that was fitted.
+// Returns the reason why no step time is projected for this world (number of replicas); empty if one is. fitted: the
+// largest world that was fitted.
 std::string reason_against(const CaseSpec& spec, int world, int fitted, int cores, bool own_network) {
   const bool shared = spec.backend == "gloo" && spec.device == Device::cpu && !own_network && cores > 0;
   if (shared && world > fitted && static_cast<double>(world) * spec.threads > most_gloo_ranks_per_core * cores)
@@ -277,12 +278,10 @@ ProjectedSeries project_series(const Report& report, const Series& one, int core
 }
 
 void require_worlds(const ProjectionRequest& asked) {
-  for (const int world : asked.to) {
-    const int size = asked.network ? asked.network->host_size : 0;
-    if (size > 0 && world > size && world % size != 0)
-      throw UsageError("--to " + std::to_string(world) + ": must be a multiple of the " + std::to_string(size) +
-                       " devices per host (--hosts)");
-  }
+  for (const int world : asked.to)
+    if (asked.network && !asked.network->fills_hosts(world))
+      throw UsageError("--to " + std::to_string(world) + ": must be a multiple of the " +
+                       std::to_string(asked.network->host_size) + " devices per host (--hosts)");
 }
 
 }  // namespace

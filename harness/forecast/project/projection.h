@@ -47,9 +47,9 @@ struct ProjectedSeries {
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
-  // True if the fit can tell the time per message (latency) from the time per byte (bandwidth). False for a ring if the
-  // devices share CPU cores in all fitted worlds above 1: both times then grow as world - 1, so only their sum can be
-  // fitted.
+  // True if the fit can tell the time per message (latency) from the time per byte (bandwidth). It cannot for a ring if
+  // the devices share CPU cores in all fitted worlds above 1: both times then grow as world - 1, so only their sum can
+  // be fitted.
   bool separable = true;
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};

@@ -119,8 +119,8 @@ struct Table<ProjectedDerived> {
       Field{"exposed_ns", "ns", &D::exposed_ns, "communication that computing does not hide", range::not_negative}};
 };
 
-// A projected case in the format of run.json, so that charts can draw it next to measured cases. It is marked as
-// projected and lacks the key "launches".
+// A projected case in the format of run.json, so that charts can draw it next to measured cases. The key "projected"
+// marks it, and the key "launches" is missing.
 struct ProjectedCase : CaseSpec {
   bool projected = true;
   CaseStatus status = CaseStatus::ok;

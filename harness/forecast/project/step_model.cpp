@@ -8,21 +8,14 @@
 namespace dpbench {
 namespace {
 
-// Returns the predicted time of one collective of the step, in a world (number of replicas).
-double seconds_of(const StepShape& shape, const StepCollective& one, Algorithm algorithm, int world,
-                  const Network& network) {
-  Network shared = network;
-  shared.intra.bytes_per_s /= shape.copying(world);
-  return collective_seconds(one.op, algorithm, world, one.bytes, shared);
-}
-
 StepTime time_with(const StepShape& shape, double compute_s, int world, const Network& network, Algorithm algorithm) {
   const double computing = compute_s * shape.computing(world);
+  const Network shared = network.slowed_inside(shape.copying(world));
   Lanes backward, blocking;
   double last = 0;
   int hiding = 0;
   for (const StepCollective& one : shape.collectives) {
-    const double seconds = seconds_of(shape, one, algorithm, world, network);
+    const double seconds = collective_seconds(one.op, algorithm, world, one.bytes, shared);
     if (!one.hides) {
       blocking.stop_for(seconds);
       continue;
@@ -45,7 +38,7 @@ StepTime time_with(const StepShape& shape, double compute_s, int world, const Ne
 
 }  // namespace
 
-double StepShape::copying(int world) const { return cores > 0 ? std::max(1.0, double(world) * threads / cores) : 1; }
+double StepShape::copying(int world) const { return slowdown_of(world, threads, cores); }
 
 double StepShape::computing(int world) const { return copying(world) * (strong ? fixed + (1 - fixed) / world : 1); }
 
@@ -73,7 +66,9 @@ std::optional<int> first_exposed_world(const StepShape& shape, double compute_s,
       good = world;
       continue;
     }
-    int exposed = world;  // binary search: communication is hidden in world `good` and exposed in world `exposed`
+    // Binary search for the smallest world with exposed communication: computing hides the communication in world
+    // `good`, but not in world `exposed`.
+    int exposed = world;
     for (int middle; (middle = whole(good + (exposed - good) / 2)) > good;) (hidden(middle) ? good : exposed) = middle;
     return exposed;
   }

@@ -19,11 +19,13 @@ struct StepCollective {
 
 struct StepShape {
   std::vector<StepCollective> collectives{};  // collectives of a step, in order
-  double backward_end = 1;  // fraction of the step's computing that comes before the reduced gradients are needed
-  bool strong = false;      // true for strong scaling: with more devices, each has fewer samples
-  double fixed = 0;         // strong scaling only: fraction of computing that does not shrink with the samples
-  int threads = 1;          // threads per device
-  int cores = 0;            // number of cores that all devices share; 0: each device has its own
+  // Fraction of the step's computing that comes before the optimizer needs the reduced gradients.
+  double backward_end = 1;
+  bool strong = false;  // true for strong scaling: with more devices, each has fewer samples
+  // Strong scaling only: fraction of world 1's computing that stays although the samples per device shrink.
+  double fixed = 0;
+  int threads = 1;  // threads per device
+  int cores = 0;    // number of cores that all devices share; 0: each device has its own
 
   // Returns the computing time of a step in this world, relative to world 1.
   double computing(int world) const;
@@ -35,7 +37,8 @@ struct StepTime {
   double step_s = 0, computing_s = 0;
   double communication_s = 0;  // time of all collectives, overlapped or not
   double exposed_s = 0;        // step_s - computing_s: communication that is not hidden by computing
-  // True if the step has overlapping reductions and computing hides all of them, except perhaps the last of several.
+  // True if a step has reductions that overlap with computing, and computing hides them. The last of several may be
+  // exposed.
   bool hidden = true;
   Algorithm algorithm = Algorithm::ring;  // algorithm of the allreduces
 };

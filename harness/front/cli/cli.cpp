@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the names of all flags, or only those whose value type is `type`.
+// Returns the names of a command's flags: all, or only those whose value type is `type`.
 std::vector<std::string> flag_names(const CLI::App& app, const std::string& type = "") {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -30,8 +30,8 @@ std::string flag_meant(const CLI::App& app, const std::string& word) {
   return meant.empty() ? did_you_mean(word, flag_names(app)) : meant;
 }
 
-// Throws UsageError for mistyped flags and unexpected arguments. `command` is the command's name and a space; empty for
-// the first command, whose name may be left out.
+// Throws UsageError for mistyped flags and unexpected arguments. `command` is the command's name and a space; it is
+// empty for the command that may be left out (run).
 void refuse_extras(const CLI::App& app, const std::string& command) {
   const auto extras = app.remaining();
   if (extras.empty()) return;

@@ -32,7 +32,7 @@ struct CommandHelp {
 };
 
 struct Command : CommandHelp {
-  std::any options;  // the command's own options struct, passed to the functions below
+  std::any options;  // the command's own options struct, which its functions receive
   std::function<void(CLI::App& app, std::any& options)> add_flags;
   std::function<void(const CLI::App& app, std::any& options)>
       settle;  // derives options from combinations of flags; null if the command derives none

@@ -39,7 +39,8 @@ std::string first_words(const std::string& text) { return text.substr(0, text.fi
 
 std::string bash_value(const Flag& flag) {
   const std::string topic = listed_topic(flag);
-  // For a comma-separated list such as "ddp,zer", the script completes the last name and keeps the names before it.
+  // In a comma-separated list such as "ddp,zer", the completion script completes the last name and keeps the names
+  // before it.
   if (!topic.empty())
     return "local list=; [[ $cur == *,* ]] && list=${cur%,*},; "
            "COMPREPLY=($(compgen -P \"$list\" -W \"$(_dpbench_names " +

@@ -33,8 +33,8 @@ class FlagFormatter : public CLI::Formatter {
   }
 };
 
-// Formats a command's examples and aligns their explanations. Examples longer than 48 characters do not widen the
-// column.
+// Formats a command's examples and aligns their explanations in a column. An example of more than 48 characters does
+// not move the column.
 std::string examples_text(const Command& command) {
   constexpr size_t longest = 48;
   size_t width = 0;

@@ -347,9 +347,10 @@ void add_tune_flags(CLI::App& app, TuneOptions& o) {
           ->check(not_empty()),
       "SIZE");
   add_what(app, o.what);
-  add(app.add_option("--launches", o.launches, "process starts that judge the best values [5]")->check(between(3, 100)),
+  add(app.add_option("--launches", o.launches, "process starts that judge the best values [8]")
+          ->check(between(launches_to_judge, 100)),
       "N");
-  add(app.add_option("--samples", o.sampling.samples, "timed blocks per launch [10]")->check(between(1, 100000)), "N");
+  add(app.add_option("--samples", o.sampling.samples, "timed blocks per launch [5]")->check(between(1, 100000)), "N");
   add(app.add_option("--warmup", o.sampling.warmup, "steps before the first block [20]")->check(between(0, 1e6)), "N");
   add_check_switch(app, o, "check every case before timing it [auto]");
   add_audit_switch(app, o, "compare steps of the timed run with the oracle [on]");
@@ -442,8 +443,8 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   settle_selection(o.what);
 }
 
-// Derives the options of `tune --find-batch`. By default, each batch is run for 3 blocks after 2 warm-up steps, without
-// checks.
+// Derives the options of `tune --find-batch`. By default, each batch size is timed for 3 blocks after 2 warm-up steps,
+// without checks.
 void settle_find_batch(const CLI::App& app, TuneOptions& o) {
   if (!o.over.empty() || o.what.batches.size() > 1)
     throw UsageError("--find-batch tries batches from one --batch on; leave out --over and other batches");
@@ -471,6 +472,10 @@ void settle_tune(const CLI::App& app, TuneOptions& o) {
     throw UsageError("tune needs something to try: --over batch, --over NAME,.. or --param NAME=V,..; " +
                      shell_command("list " + o.what.strategies.front()) + " prints them");
   o.what.reference.strategy = o.what.strategies.front();
+  // By default 40 pairs of blocks in 8 launches. `duel`, whose verdict tune uses, judges a case after 40 pairs too, and
+  // the error rates of this verdict were measured with as many pairs per launch.
+  if (app.count("--launches") == 0) o.launches = 8;
+  if (app.count("--samples") == 0) o.sampling.samples = DuelOptions().pairs_per_launch;
 }
 
 // Derives the options of `train`: one case, one launch (start of the worker processes), and no baseline.

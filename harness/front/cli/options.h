@@ -59,9 +59,10 @@ struct CheckSelection {
 struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
-  std::vector<Runtime> runtimes;    // LibTorch's runtime or dpbench's own; empty: LibTorch's
+  // Runtimes that carry out tensor operations, LibTorch's or dpbench's own; empty: LibTorch's.
+  std::vector<Runtime> runtimes;
   std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
-  std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: default_worlds
+  std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: those of default_worlds
   std::vector<std::string> meshes;  // values of --mesh, like "dp=2,tp=2"
   std::vector<int64_t> batches;
   std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
@@ -81,7 +82,7 @@ struct Selection {
   bool whole_epochs = false;            // true for `train`: allow a batch larger than the data set
   bool baseline = true;
   // Strategy of the cases against which speed-ups are measured (--reference); by default the baseline. `tune --over
-  // batch` also sets their batch; cases with another batch are then skipped if they cannot run.
+  // batch` also sets the batch of these cases; a case with another batch that cannot run is then skipped.
   Reference reference;
   bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
@@ -97,13 +98,13 @@ struct MeasuringOptions {
   std::vector<std::string> argv;
   Selection what;
   Sampling sampling;
-  int launches = 5;              // starts of the worker processes per case
+  int launches = 5;              // number of starts of the worker processes per case
   double max_noise_percent = 0;  // noise above which a case gets more launches; 0: never add launches
   double timeout_s = 30;
   int retries = 0;
   bool quick = false, dry_run = false, trace = false;
-  bool check = true;            // verify each case before timing it
-  bool keep_disturbed = false;  // true: blocks disturbed by other programs count too
+  bool check = true;            // true: each case is checked before it is timed
+  bool keep_disturbed = false;  // true: blocks that other programs disturbed are kept in the results
   std::string out_dir = "results";
   std::map<std::string, std::string> tags;  // values of --tag, kept in the report's config
   Form output = Form::table;
@@ -117,7 +118,7 @@ struct MeasuringOptions {
 struct TableView {
   std::vector<std::string> columns{};  // names of the columns to show; empty: the default columns
   std::string sort{};                  // column to sort by, with ":desc" from the largest; empty: order of the report
-  // True: the batch is a column of the table, so that cases of all batches stand in one section.
+  // True: the table has a column for the batch and shows cases of all batches in one section.
   bool batch_column = false;
 };
 
@@ -125,13 +126,14 @@ struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
   TableView view;
   std::string save_baseline;  // name under which the run is saved as a baseline; empty: not saved
-  int long_blocks = 0;        // blocks per launch of cases with steps longer than --min-time; 0: as for others
+  int long_blocks = 0;  // blocks per launch of cases with steps longer than --min-time; 0: as many as for other cases
 };
 
 struct TuneOptions : RunOptions {
-  std::vector<std::string> over;  // strategy parameters, or "batch", to tune over usual values
-  bool find_batch = false;        // true: search for the largest batch that fits in memory, tune nothing
-  std::string memory;             // value of --memory; empty: all memory of a GPU
+  // Names that --over gives: strategy parameters, or "batch", of which `tune` tries the usual values.
+  std::vector<std::string> over;
+  bool find_batch = false;  // true: search for the largest batch that fits in memory, tune nothing
+  std::string memory;       // value of --memory; empty: all memory of a GPU
 };
 
 struct CheckingOptions : MeasuringOptions {

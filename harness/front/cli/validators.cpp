@@ -83,7 +83,7 @@ std::string expanded_ranges(const std::string& list) {
 }  // namespace
 
 CLI::Validator between(double low, double high, bool fractions) {
-  const bool open = low > 0 && low < 1e-6;  // callers pass a tiny positive lower limit to mean "above 0"
+  const bool open = low > 0 && low < 1e-6;  // a lower limit just above 0 is shown to the user as "above 0"
   const std::string allowed = std::string(fractions ? "a number" : "a whole number") +
                               (open ? " above 0, up to " : " from " + shown(low) + " to ") + shown(high);
   const auto judge = [=](std::string& text) -> std::string {

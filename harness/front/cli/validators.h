@@ -19,7 +19,8 @@ CLI::Validator a_mesh();
 
 // Checks a comma-separated list: every element must pass the validator `value`.
 CLI::Validator each(const CLI::Validator& value);
-// Expands the ranges in a list, such as 1-8 and 1,2,4,..,64, to all their numbers. For CLI::Option::transform().
+// Replaces the ranges in a list, such as 1-8 and 1,2,4,..,64, by all their numbers. A transformation for
+// CLI::Option::transform().
 CLI::Validator ranges();
 // Refuses a comma-separated list with an empty element. An empty flag value is accepted.
 CLI::Validator no_empty_value();

@@ -65,7 +65,7 @@ Command collectives_command() {
   Command command = reading_command(
       {.name = "collectives",
        .arguments = "[FLAGS]",
-       .summary = "measure collectives by size, type and rank, beside the rate of a copy",
+       .summary = "measure collectives by size, type and rank, beside copies or links",
        .examples = {{"collectives --collective allreduce --max-bytes 64MiB", "latency and bandwidth by size"},
                     {"collectives --dtype f32,bf16 --op sum,max --in-place", "also by type and reduction"},
                     {"collectives --pairs --world 4 --backend gloo", "bandwidth and latency of each two ranks"},

@@ -1,4 +1,5 @@
-// Runs a command and returns its exit code. Turns an exception into one line on stderr and the matching exit code.
+// Runs a command of dpbench and returns its exit code. An exception becomes one line on stderr and the matching exit
+// code.
 #pragma once
 
 #include <functional>

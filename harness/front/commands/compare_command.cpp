@@ -101,7 +101,8 @@ int print_comparison(const Comparison& comparison, const CompareOptions& options
                     .inconclusive = options.strict && comparison.inconclusive()});
 }
 
-// Judges only the absolute limits of the gate, because the baseline was never saved. Without such limits, passes.
+// Judges a run by the gate's absolute limits alone, because the baseline to compare with was never saved. Passes if the
+// gate has no such limits.
 int judge_without_baseline(const Report& newer, const Gate& gate, const CompareOptions& options) {
   const auto& [runs, results] = options.stored;
   std::cerr << "dpbench: no baseline '" << sanitised(runs[0]) << "' in " << results << " yet, "

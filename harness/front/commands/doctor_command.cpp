@@ -171,7 +171,7 @@ int env(const EnvOptions& options) {
   Catalogue catalogue;
   try {
     catalogue = load_catalogue(find_worker(), {});
-  } catch (const UsageError&) {  // describe the machine even if there is no worker program
+  } catch (const UsageError&) {  // without a worker program, describe the machine without the worker's versions
   }
   const Json block = environment(this_machine(), survey.accelerators, versions_of(catalogue));
   if (options.output == Form::json) return exit_code({.unsaved = !print(json_text(block))});

@@ -20,7 +20,7 @@
 namespace dpbench {
 namespace {
 
-// Runs `work` for one of the two builds and prefixes its usage errors with that build's flag (--base or --new).
+// Calls `work` for one of the two builds of a duel. A usage error then names the build's flag, --base or --new.
 void for_build(const char* flag, const std::function<void()>& work) {
   try {
     work();

@@ -25,7 +25,7 @@ namespace {
 struct ListOptions {
   // Topic, such as strategies, or name of one entry, such as ddp; empty: all topics (the table omits the checks).
   std::string topic;
-  Selection what;  // the user's plug-ins, Python interpreter and --model
+  Selection what;  // the user's choice of plug-ins, Python interpreter and --model
   bool parameters = false;
   Form output = Form::table;
 };
@@ -222,7 +222,7 @@ Json list_json(const std::string& topic, const Catalogue& all) {
   for (const char* kind : {"strategies", "workloads", "backends", "checks"})
     for (const auto& entry : document.value(kind, Json::array()))
       if (entry.at("name") == topic) return entry;
-  entry_text(topic, all);  // throws UsageError, because no topic or entry is called `topic`
+  entry_text(topic, all);  // `topic` is unknown, so entry_text() throws UsageError
   return nullptr;
 }
 
@@ -257,7 +257,8 @@ int list(const ListOptions& given) {
   options.what.strategies = {options.topic};
   const fs::path worker = find_worker();
   settle_plugins(options.what, worker);
-  if (!options.what.workloads.empty()) options.topic = options.what.workloads[0];  // the model of --model MODULE:CLASS
+  // --model MODULE:CLASS: list the model's parameters.
+  if (!options.what.workloads.empty()) options.topic = options.what.workloads[0];
   const Catalogue all = load_catalogue(worker, options.what.plugins, options.what.python);
   const auto text = [&] {
     if (options.parameters) return parameters_text(options.topic, worker, options, all);

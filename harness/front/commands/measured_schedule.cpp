@@ -75,7 +75,8 @@ std::string pictures(const MeasuredPipeline& measured, bool colour, size_t width
                 "in lower case for every second stage of a rank\n");
 }
 
-// Bubble and step time by the closed formula of the built-in schedule; unset where the formula does not apply.
+// Bubble and step time by the closed formula of the built-in schedule; unset where the formula does not apply to the
+// schedule.
 struct ByFormula {
   std::optional<double> bubble = {}, step = {};
   std::string text = "no formula: this is not a built-in schedule";

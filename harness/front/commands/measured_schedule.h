@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// A pipeline of the trace file `trace`; ranks: its ranks in the run.
+// A pipeline that a trace shows. trace: name of the trace file. ranks: the pipeline's ranks, as numbered in the run.
 struct ShownPipeline {
   std::string trace;
   std::vector<int> ranks;

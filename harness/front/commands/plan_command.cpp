@@ -46,7 +46,7 @@ struct PlanOptions {
   StoredRuns stored;
   std::string model = "small", rate, memory, link;
   std::vector<std::string> meshes, strategies;
-  int gpus = 0, cpus = 0, hosts = 0, threads = 0;  // values of the flags of the same names; 0: flag not given
+  int gpus = 0, cpus = 0, hosts = 0, threads = 0;  // values of --gpus, --cpus, --hosts and --threads; 0: flag not given
   int64_t batch = 0;
   Dtype dtype = Dtype::f32;
   PlanForm output = PlanForm::table;
@@ -89,15 +89,15 @@ void add_flags(CLI::App& app, PlanOptions& o) {
 }
 
 Network network_of(const PlanOptions& options, int devices) {
-  if (options.link.empty() && devices == 1) return {{1, 0}, {1, 0}, 0};  // a single device runs no collective
+  // A single device runs no collective, so the speed of its links does not matter.
+  if (options.link.empty() && devices == 1) return {{1, 0}, {1, 0}, 0};
   if (options.link.empty())
     throw UsageError("plan needs --link, the links between " + std::to_string(devices) +
                      " devices, for example --link intra=450GB/s:2us,inter=50GB/s:10us");
   const Network network = parse_network(options.link, options.hosts, usual_host);
-  const int host = network.host_size;
-  if (host > 0 && devices > host && devices % host != 0)
-    throw UsageError(std::to_string(devices) + " devices are no whole number of hosts with " + std::to_string(host) +
-                     " devices each. Use another --hosts");
+  if (!network.fills_hosts(devices))
+    throw UsageError(std::to_string(devices) + " devices are no whole number of hosts with " +
+                     std::to_string(network.host_size) + " devices each. Use another --hosts");
   return network;
 }
 
@@ -118,7 +118,7 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
     if (!gpus) machine.cores = cores_of(report);
     if (overlap) machine.overlap = *overlap, machine.overlap_measured = true;
   }
-  // If the ranks use all cores, collectives run on the cores that compute, so nothing overlaps.
+  // If the ranks use all cores, collectives and computation run on the same cores, so they do not overlap.
   if (machine.cores > 0 && devices * machine.threads >= machine.cores) machine.overlap = 0;
   return machine;
 }

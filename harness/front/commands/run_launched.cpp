@@ -40,10 +40,11 @@ int run_launched(MeasuringOptions& options, const Placement& placement, const st
                      ", or with --launcher self");
   options.what.launched_by = name_of(placement.launcher);
   options.what.launched_world = placement.world;
-  if (options.what.check && options.what.check->drawn_seed) options.what.seed = 1;  // all ranks must use the same seed
+  // The drawn seed differs by rank, but all ranks of a launcher must plan the same cases.
+  if (options.what.check && options.what.check->drawn_seed) options.what.seed = 1;
   options.what.launched_local_world = placement.local_world;
-  // Estimate the number of hosts, assuming the same number of ranks on each. Rank 0 corrects it once all ranks have
-  // joined.
+  // Estimate the number of the launcher's hosts, assuming the same number of ranks on each. Rank 0 corrects it once all
+  // ranks have joined.
   options.what.launched_hosts = (placement.world + placement.local_world - 1) / placement.local_world;
   if (options.what.threads == 0) options.what.threads = threads_per_rank(placement);
   if (options.dry_run || placement.world == 1) return placement.rank == 0 ? measure(nullptr) : 0;

@@ -31,11 +31,12 @@ inline constexpr auto enum_names<ScheduleForm> = std::to_array<std::string_view>
 namespace {
 
 constexpr int most_ranks = 256, most_chunks = 64, most_microbatches = 4096;
-constexpr int most_work = 1 << 17;  // limit on stages times micro-batches; examining so many takes 10 s
+// Largest number of stages times micro-batches; examining a schedule of this size takes 10 s.
+constexpr int most_work = 1 << 17;
 
 struct ScheduleOptions {
   std::vector<std::string> schedules;
-  int stages = 0, chunks = 0, microbatches = 0;  // values of the flags of the same names; 0: flag not given
+  int stages = 0, chunks = 0, microbatches = 0;  // values of --stages, --chunks and --microbatches; 0: flag not given
   std::string costs, measured;
   std::vector<std::string> ties;
   int live = 0, slots = 0;
@@ -170,8 +171,8 @@ void refuse_too_much_work(int64_t stages, int64_t microbatches) {
 }
 
 // Reads a schedule from the user's file. Throws UsageError if --stages is given and differs from the file's number of
-// ranks. --microbatches and --chunks, if given, set the numbers of micro-batches and of stages per rank that the file
-// must contain. The verifier reports missing ones.
+// ranks. --microbatches and --chunks, if given, set the numbers of micro-batches and of stages per rank that the
+// schedule shall have; the verifier reports actions that are missing for them.
 pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions& options) {
   if (std::error_code failed; !std::filesystem::exists(path, failed)) {
     std::vector<std::string> known = names_of(pipeline::families());

@@ -27,8 +27,8 @@ std::string count(size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
-// Returns the times of one pipeline stage. `costs` has the times of 1/P of the model, where P is the number of ranks; a
-// smaller stage takes a proportional share.
+// Returns the computing times of one pipeline stage. `costs` has the times of a rank's share of the model, 1/P with P
+// ranks; several stages of a rank divide them equally.
 Costs of_one_stage(Costs costs, const Schedule& schedule) {
   const double share = static_cast<double>(schedule.world()) / schedule.stages_per_pipeline();
   costs.forward *= share;
@@ -76,7 +76,7 @@ int most_live(const ExaminedSchedule& examined) {
 }
 
 // Returns a text that compares the simulated pipeline bubble with the closed formula of the schedule's family. If the
-// formula does not apply, the text says when it is exact.
+// formula does not apply to this simulation, the text names the conditions under which it is exact.
 std::string formula_text(const ExaminedSchedule& examined) {
   if (!examined.family) return "";
   const pipeline::Family& family = *examined.family;

@@ -17,7 +17,7 @@ struct ExaminedSchedule {
   // The user's schedule; if it has no fault and no transfers, the needed sends and receives are added.
   pipeline::Schedule schedule;
   std::vector<pipeline::Fault> faults = {};
-  pipeline::Costs costs;  // the user's times of the computations of 1/P of the model, where P is the number of ranks
+  pipeline::Costs costs;  // times of computing 1/P of the model, where P is the number of ranks, as the user gave them
   pipeline::Simulation simulation = {};
   const pipeline::Family* family = nullptr;  // built-in family of the schedule; null if it was read from a file
   std::optional<double> formula = {};        // bubble by the family's closed formula; unset if none applies
@@ -25,14 +25,14 @@ struct ExaminedSchedule {
   bool right() const { return faults.empty(); }
 };
 
-// Limits of a schedule that the user declares: live activations of a rank, and receive buffers of a channel. Unset
-// values are the schedule's own.
+// Limits of a schedule that the user declares: live activations of a rank, and receive buffers (slots) of a channel,
+// which is one direction of the boundary between two stages. An unset limit is taken from the schedule.
 struct Declared {
   std::optional<int> live, slots;
 };
 
-// Verifies a pipeline schedule. If it has no fault, adds sends and receives unless it has some, verifies the result and
-// simulates it.
+// Verifies a pipeline schedule. If the schedule has no fault and no transfers, adds the needed sends and receives and
+// verifies it again. Then simulates it.
 ExaminedSchedule examine(pipeline::Schedule schedule, const pipeline::Family* family, const pipeline::Costs& costs,
                          const Declared& declared);
 

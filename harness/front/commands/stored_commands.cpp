@@ -29,7 +29,7 @@ constexpr size_t max_problems = 10;  // limit on the validation problems printed
 struct ExportForm {
   std::string name;
   std::string (*text)(const Report&, const TableView&);
-  bool viewed;  // true: --columns and --sort apply to this format
+  bool viewed;  // true: --columns and --sort apply to this format of `dpbench export`
 };
 
 const std::vector<ExportForm>& export_forms() {
@@ -84,7 +84,8 @@ const std::vector<Document>& documents() {
                                             {"compare", schema_text<compare_schema>},
                                             {"projection", schema_text<projection_schema>},
                                             {"plan", schema_text<forecast::plan_schema>},
-                                            // `dpbench tune` writes its results in the format of run.json.
+                                            // The schema `tune` is that of run.json, because `dpbench tune` writes its
+                                            // results in this format.
                                             {"tune", schema_text<run_schema>},
                                             {"glossary", glossary}};
   return all;

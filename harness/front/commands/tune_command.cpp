@@ -32,8 +32,8 @@ std::string short_text(double value) {
   return text;
 }
 
-// Returns the usual values to try for a parameter: all words of a choice, or a quarter to four times a number's
-// default.
+// Returns the values that `tune` tries for a parameter: all words of a choice; for a number, values from a quarter of
+// its default to four times.
 std::vector<std::string> usual_values(const StrategyEntry& strategy, const ParamEntry& param) {
   if (!param.choices.empty()) return param.choices;
   const double fallback = parse_number<double>(param.fallback).value_or(0);
@@ -60,8 +60,8 @@ std::string axis_text(const StrategyEntry& strategy, const std::string& given) {
                    did_you_mean(name, known) + (known.empty() ? "" : "; known: " + join(known)));
 }
 
-// Returns the batches to try, that of the reference case first: `given`, or, if it has only one batch, that batch with
-// its quarter, half, double and quadruple.
+// Returns the batch sizes that `tune` tries, that of the reference case first: `given` or, if it has only one size,
+// this size with its quarter, half, double and quadruple.
 std::vector<int64_t> batches_to_try(const std::vector<int64_t>& given) {
   if (given.size() > 1) return given;
   const int64_t middle = given.front();
@@ -87,7 +87,8 @@ class TuneRun : public TimedRun {
     TimedRun::plan();
     skip_cases_without_default();
     if (std::ranges::all_of(prepared_.plan.cases, [&](const CaseSpec& spec) { return is_default(spec); }))
-      throw UsageError("tune: nothing to choose from, every case has the default values");
+      throw UsageError("tune: nothing to choose from, every case has the default values" +
+                       (prepared_.plan.skipped.empty() ? "" : "; skipped: " + prepared_.plan.skipped.front().reason));
   }
 
  private:
@@ -109,8 +110,8 @@ class TuneRun : public TimedRun {
     return spec.params.empty() && spec.batch == reference().batch.value_or(spec.batch);
   }
 
-  // A setting is, for example, a workload and a world. If its case with default parameter values cannot run, skips its
-  // other cases too: they would have nothing to be compared with.
+  // If a setting's case with default parameter values cannot run, skips the setting's other cases too: they would have
+  // nothing to be compared with. A setting is, for example, a workload and a world.
   void skip_cases_without_default() {
     Plan& plan = prepared_.plan;
     std::vector<CaseSpec> kept;
@@ -144,7 +145,8 @@ class TuneRun : public TimedRun {
 
   LoopEnding measure_with(CaseRunner& runner, LaunchLoop::MakeCommand make_command) override {
     const LoopEnding ended = TimedRun::measure_with(runner, std::move(make_command));
-    for (CaseRecord& record : report_.cases)  // a batch that does not fit in memory is a result, not a failure
+    // When batches are tuned, a batch that does not fit in memory is a result, so its case counts as skipped.
+    for (CaseRecord& record : report_.cases)
       if (reference().batch && !is_default(record.spec) && record.status == CaseStatus::failed && record.out_of_memory)
         record.status = CaseStatus::skipped;
     return ended;

@@ -31,7 +31,7 @@ struct CaseOutcome {
   std::vector<CheckRow> checks{};
   Refusal refusal = Refusal::none;     // how much of the case the strategy refused in the checks
   std::string means{};                 // how a step combines the ranks' gradients, e.g. "batch mean"; empty: unknown
-  std::vector<double> reference_ns{};  // per block: step time of the case that the speed-up is measured against
+  std::vector<double> reference_ns{};  // step times of the reference case, one for each block of this case
   int disturbed_blocks = 0;            // number of timed blocks dropped: other programs or the VM's host disturbed them
   std::optional<OtherLoad> others{};   // load by other programs, and by the VM's host, while the case ran
   std::optional<TrainingRecord> training{};

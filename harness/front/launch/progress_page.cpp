@@ -37,7 +37,8 @@ ProgressPage::ProgressPage(const std::filesystem::path& file, int ranks)
     : file_(file), bytes_((sizeof(Progress) + sizeof(CallLog)) * ranks) {
   const Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   void* mapped = MAP_FAILED;
-  // Allocate the file's space now, so that a full file system is an error here instead of a SIGBUS in a rank.
+  // Allocate the space of the progress page's file now, so that a full file system is an error here instead of a SIGBUS
+  // in a rank.
   if (fd && ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes_)) == 0)
     mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED)

@@ -38,7 +38,7 @@ std::string describe_calls(const std::vector<CallOfRank>& calls) {
   return text;
 }
 
-// Returns the rank's collective with this number in parentheses, for example " (allreduce of 12 Float (sum))"; empty if
+// Returns a description of the rank's collective with this number, such as " (allreduce of 12 Float (sum))"; empty if
 // the rank no longer remembers it.
 std::string describe_call(const RankState& state, int64_t number) {
   for (const RankCall& call : state.calls)
@@ -107,8 +107,8 @@ std::string place_of(const Rank& rank) {
   return rank.state.place.empty() ? " at step " + std::to_string(rank.state.step) : " in " + rank.state.place;
 }
 
-// Ranks may be several collectives apart, and each rank remembers only its latest ones. Therefore this function
-// compares every collective that several ranks still remember, starting with the oldest.
+// Finds the first collective that the ranks called differently. Ranks may be several collectives apart, and each
+// remembers only its latest ones, so all collectives that several ranks still remember are compared, the oldest first.
 std::string different_calls(const std::vector<Rank>& ranks) {
   std::map<std::pair<uint64_t, int64_t>, std::vector<CallOfRank>> by_group_and_number;
   for (const Rank& rank : ranks)
@@ -126,7 +126,7 @@ std::string different_calls(const std::vector<Rank>& ranks) {
 }
 
 std::string different_calls_at_end(const std::vector<Rank>& ranks) {
-  // Key: group of ranks that called collectives together; value: one of these ranks, and its calls.
+  // For each group of ranks that call collectives together: the first of its ranks and that rank's calls.
   std::map<uint64_t, std::pair<int, CallDigest>> first_of_group;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
     for (const auto& [group, calls] : ranks[rank].calls) {

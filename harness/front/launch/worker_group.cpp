@@ -74,8 +74,9 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_NONCE", spec.nonce},
                                             {reaper_variable, mark},
                                             {"DPBENCH_SETTINGS", to_json(spec).dump()},
-                                            // Workers of older builds, which duel may start, read the next four
-                                            // variables instead of DPBENCH_SETTINGS.
+                                            // The next four variables, such as DPBENCH_BACKEND, are for workers of
+                                            // older builds, which `duel` may start and which do not read
+                                            // DPBENCH_SETTINGS.
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", name_of(spec.device)},
                                             {"DPBENCH_THREADS", threads},
@@ -142,7 +143,8 @@ WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, 
   spec_.nonce = seat ? seat->nonce : random_hex();
   std::error_code failed;
   fs::create_directories(logs_, failed);
-  // On a full disk, log to the scratch directory. Saving the report will fail too and report the full disk.
+  // On a full disk, write the ranks' logs to the scratch directory. The full disk is reported when saving the report
+  // fails too.
   if (failed == std::errc::no_space_on_device) {
     logs_ = scratch.path() / "logs" / spec.name;
     fs::create_directories(logs_, failed);
@@ -168,7 +170,7 @@ WorkerGroup::~WorkerGroup() {
   known_children().erase(reaper_.pid());
   for (const Rank& rank : ranks_) rank.log.tidy();
   std::error_code ignored;
-  fs::remove(logs_, ignored);  // removal succeeds only if the log directory is empty
+  fs::remove(logs_, ignored);  // removes the log directory only if it is empty
 }
 
 void WorkerGroup::start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch,
@@ -196,9 +198,9 @@ void WorkerGroup::start(Rank& rank, const WorkerSettings& settings, const Scratc
 void WorkerGroup::send(const Json& message) {
   const std::string line = message.dump() + "\n";
   for (auto& rank : ranks_) {
-    rank.oom_kills.reset();  // report only out-of-memory kills of the case that begins now
-    // Sending does not block: a message always fits into an empty socket buffer. If the buffer is full, the rank is
-    // dead or stuck, which is detected elsewhere.
+    rank.oom_kills.reset();  // report only out-of-memory kills from here on: a new case begins
+    // Sending a message to a rank does not block: a message always fits into an empty socket buffer. If the buffer is
+    // full, the rank is dead or stuck, which is detected elsewhere.
     [[maybe_unused]] const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
@@ -271,7 +273,8 @@ void WorkerGroup::pass_output_on() {
 }
 
 void WorkerGroup::reap(Rank& rank) {
-  // Kill the children in the rank's process group too. The group's id cannot be reused before waitpid().
+  // Kill the children in the dead rank's process group too, before waitpid(): until then, the group's id cannot be
+  // reused.
   ::kill(-rank.child.pid, SIGKILL);
   ::waitpid(rank.child.pid, &rank.status, 0);
   rank.dead = true;

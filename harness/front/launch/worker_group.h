@@ -37,8 +37,8 @@ struct WorkerSettings {
   double timeout_s = 30;
   std::filesystem::path logs;  // directory in which each group creates its log directory
   World* world = nullptr;      // connection to the ranks of an outside launcher; null: this process starts all ranks
-  // Receives each line that a rank prints, prefixed with the rank's number if there are several. If empty, lines are
-  // only logged.
+  // Function that receives each line that a rank prints, prefixed with the rank's number if there are several. If it is
+  // empty, lines are only logged.
   std::function<void(const std::string& line)> output = {};
 };
 
@@ -55,7 +55,7 @@ class WorkerGroup : public RankGroup {
   bool wait(RankEvents& events, const Signals& signals, int milliseconds) override {
     return wait(events, signals, milliseconds, -1);
   }
-  // Like RankGroup::wait(), but also returns when the descriptor `extra` becomes readable.
+  // Waits for rank events as RankGroup::wait() does, but also returns when the descriptor `extra` becomes readable.
   bool wait(RankEvents& events, const Signals& signals, int milliseconds, int extra);
   std::vector<std::string> quit(const Signals& signals) override;
   void kill(const Signals& signals) override;
@@ -76,7 +76,7 @@ class WorkerGroup : public RankGroup {
 
   void start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch, const std::optional<Seat>& given);
   static void read_socket(Rank& rank, RankEvents& events);
-  static void reap(Rank& rank);  // kills the dead rank's process group and calls waitpid()
+  static void reap(Rank& rank);  // kills the remaining processes of the dead rank's group and calls waitpid()
   void watch_states(RankEvents& events);
   bool all_dead() const;
   // Waits until all ranks are dead, but at most `seconds` and, with `signals`, only until a signal to this process

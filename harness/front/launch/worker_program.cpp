@@ -215,7 +215,8 @@ void settle_plugins(Selection& what, const fs::path& worker) {
     throw UsageError("--model " + one_line(what.model, 200) + " is a workload itself: leave out --workload");
   what.plugins.push_back(shipped_file(worker, "module_model.py"));
   what.workloads = {what.model.substr(colon + 1)};
-  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);  // module_model.py reads this variable in the worker processes
+  // The worker's module_model.py imports the model that DPBENCH_MODEL names.
+  ::setenv("DPBENCH_MODEL", what.model.c_str(), 1);
   what.model.clear();
 }
 
@@ -231,6 +232,21 @@ Json query_parameters(const fs::path& worker, const std::string& workload, const
   return parse_json(ask_worker(worker, {"--parameters", workload, model}, plugins,
                                find_python_host(worker, plugins, python), /*with_cuda=*/false),
                     "the worker's list of parameters");
+}
+
+std::vector<std::string> query_refusals(const fs::path& worker, const std::vector<std::string>& choices,
+                                        const std::vector<std::string>& plugins, const std::string& python) {
+  std::vector<std::string> words = {"--refusals"};
+  words.insert(words.end(), choices.begin(), choices.end());
+  const Json answer =
+      parse_json(ask_worker(worker, words, plugins, find_python_host(worker, plugins, python), /*with_cuda=*/false),
+                 "the worker's list of refused parameter values");
+  if (answer.size() != choices.size())
+    throw UsageError("the worker does not answer for each choice of parameter values. Build it again");
+  std::vector<std::string> reasons;
+  for (const Json& reason : answer)
+    reasons.push_back(reason.is_string() ? one_line(reason.get<std::string>(), 500) : "");
+  return reasons;
 }
 
 std::string torch_of(const fs::path& worker) { return read_catalogue_file(worker).torch; }

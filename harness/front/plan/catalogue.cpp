@@ -108,8 +108,8 @@ std::vector<Entry> all_of(const Json& json, const char* key, Entry (*from)(const
   return entries;
 }
 
-// Returns the numbers that a word of a parameter's allowed values stands for, such as "integer", "integer from 1" or
-// "number above 0"; nullopt for any other word.
+// Translates a word for allowed numbers, such as "integer", "integer from 1" or "number above 0", to the range that it
+// stands for; nullopt for any other word.
 std::optional<AllowedNumbers> allowed_numbers(const std::string& word) {
   const std::vector<std::string> parts = split(word, ' ');
   const auto kind = parts.empty() ? std::nullopt : parse_name<ParamKind>(parts[0]);

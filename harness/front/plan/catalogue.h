@@ -23,14 +23,15 @@ struct AllowedNumbers {
 };
 
 struct ParamEntry {
-  // `allowed`: as ParamInfo::values in strategies/api/params.h, with "on|off" for a switch; empty: any text.
+  // allowed: the parameter's allowed values as a text, in the format of ParamInfo::values in strategies/api/params.h;
+  // "on|off" for a switch; empty: any text.
   ParamEntry(std::string name, std::string fallback, std::string summary, const std::string& allowed);
 
   std::string name, fallback, summary;
   ParamKind kind;
   std::string values;                // the values that the parameter allows, as shown to the user
   std::vector<std::string> choices;  // words that the parameter accepts, if it is a choice or a switch; else empty
-  std::optional<AllowedNumbers> numbers{};  // numbers that the parameter accepts, alone or beside words
+  std::optional<AllowedNumbers> numbers{};  // numbers that the parameter accepts, perhaps besides words
 };
 
 struct Declaration {
@@ -78,8 +79,9 @@ struct WorkloadEntry {
 struct BackendEntry {
   std::string name, summary;
   bool cpu = true, cuda = false, unproven_on_gpu = false, shares_device = true, threads = false;
-  int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the highest preference; 0: never
-  bool shares_memory = false;                   // ranks on one host communicate through shared memory with this backend
+  // Preference of this backend: --backend auto takes the backend with the highest; 0: never taken.
+  int cpu_preference = 0, cuda_preference = 0;
+  bool shares_memory = false;  // ranks on one host communicate through shared memory with this backend
 
   bool takes(Device device) const { return device == Device::cuda ? cuda : cpu; }
   int preference(Device device) const { return device == Device::cuda ? cuda_preference : cpu_preference; }
@@ -94,7 +96,7 @@ struct NotBuilt {
 };
 
 struct Catalogue {
-  std::string torch, cuda, nccl;  // library versions of the build; empty: built without the library
+  std::string torch, cuda, nccl;  // versions of the libraries that the build uses; empty: built without the library
   std::vector<StrategyEntry> strategies;
   std::vector<WorkloadEntry> workloads;
   std::vector<BackendEntry> backends;
@@ -111,8 +113,8 @@ const StrategyEntry* baseline_on(Device device, const Catalogue& catalogue);
 
 Versions versions_of(const Catalogue& catalogue);
 
-// Returns why `missing` (a strategy, workload or backend) cannot be used. In a build with CUDA, the text also says that
-// `missing` is part of the build.
+// Returns why `missing` (a strategy, workload or backend) cannot be used: "not in this build: " and a reason; in a
+// build with CUDA, "in this build, but " and a reason.
 std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing);
 
 // Returns the entry called `name`, or null if there is none.

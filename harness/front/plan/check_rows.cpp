@@ -22,9 +22,9 @@ bool draws_worlds(const Selection& selection, const std::vector<Place>& places) 
   return selection.check && selection.check->draws_worlds && selection.meshes.empty() && places.size() == 4;
 }
 
-// True if the backend can affect the results of a case: the case has several ranks, and its workload is not a probe
-// (a model made for checks) or is a probe that is always checked in full. False for the largest of the drawn worlds:
-// it takes longest, so it runs over the preferred backend only.
+// True if the backend can affect the results of a case's checks: the case has several ranks, and its workload is a real
+// one or a probe that is always checked in full. If `check` draws the worlds, false for the largest one: it takes
+// longest, so only the preferred backend runs there.
 bool backend_matters(const Selection& selection, const std::vector<Place>& places, const Place& place,
                      const WorkloadEntry& workload) {
   if (draws_worlds(selection, places) && place.world == places.back().world) return false;
@@ -81,9 +81,10 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
   if (!draws_worlds(selection, places)) return places;
   const std::string key = std::to_string(selection.seed) + strategy.name;
   const auto position = std::ranges::find(resolved.workloads, &workload) - resolved.workloads.begin();
-  // places: worlds of increasing size. A workload runs in two of them, the next workload in the next two, so that each
-  // strategy runs in every world. Only every fourth workload runs in the largest world, which takes longest. Of each
-  // two worlds, one has several ranks and is not the largest, because only there can backend_matters() be true.
+  // places: four worlds of increasing size. Each workload runs in two of them, and the next workload in another two, so
+  // that all workloads together run a strategy in every world. Only every fourth workload runs in the largest world,
+  // which takes longest. All backends run only in worlds of several ranks below the largest (see backend_matters()), so
+  // each workload runs in at least one of these.
   const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + static_cast<size_t>(position);
   if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
   return {places[turn % 3], places[(turn + 1) % 3]};

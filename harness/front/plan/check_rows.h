@@ -18,9 +18,9 @@ void name_layouts(Selection& selection, const Catalogue& catalogue);
 void draw_rows(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
                const std::function<void(Row)>& emit);
 
-// Returns the devices and world sizes on which `check` runs this strategy on this workload: two of the places, chosen
-// by the seed, if CheckSelection::draws_worlds is true and there are exactly four places without --mesh; otherwise all
-// places.
+// Returns the places (device and world size) in which `check` runs this strategy on this workload. These are two of
+// `places`, chosen by the seed, if CheckSelection::draws_worlds is true, --mesh is not given and there are exactly four
+// places; otherwise all of them.
 std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelection& resolved,
                                 const std::vector<Place>& places, const StrategyEntry& strategy,
                                 const WorkloadEntry& workload);
@@ -36,7 +36,8 @@ struct Product {
 std::vector<Product> products_of(const Selection& selection, const StrategyEntry& strategy,
                                  const WorkloadEntry& workload, const std::string& model);
 
-// Returns every backend that fits the place, or only the preferred one if the backend can hardly affect the results.
+// Returns the backends over which `check` runs a workload in a place (device, world size and mesh): every suitable one,
+// or only the preferred one if the backend can hardly affect the results.
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
                                           const ResolvedSelection& resolved, const Place& place,
                                           const WorkloadEntry& workload);

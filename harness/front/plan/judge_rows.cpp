@@ -85,8 +85,8 @@ std::string too_many_samples(const Row& row, const Selection& selection) {
 }
 
 // Checks a case's batch size. Throws UsageError for a bad --batch. Skips the case instead if the bad batch is the
-// workload's default, if --batch is too large for a workload that the user did not name, or if the reference case has
-// another batch.
+// workload's default, if --batch is too large for a workload that the user did not name, or if the batch is one that
+// `tune --over batch` tries besides that of the reference case.
 void judge_batch(Row& row, const Selection& selection) {
   if (selection.check) return;
   const bool given = !selection.batches.empty() && selection.reference.batch.value_or(row.spec.batch) == row.spec.batch;

@@ -50,7 +50,7 @@ void refuse_unknown(const ParamAxis& axis, const std::vector<const StrategyEntry
     if (axis.strategy.empty() || axis.strategy == strategy->name)
       for (const auto& param : strategy->params) params.push_back(param.name);
   }
-  params = without_repeats(params);  // several strategies can have a parameter of the same name
+  params = without_repeats(params);  // several strategies can have a parameter of the same name, which counts once
   const bool owner_known = axis.strategy.empty() || std::count(strategies.begin(), strategies.end(), axis.strategy) > 0;
   if (!owner_known)
     throw UsageError("--param " + axis.strategy + "." + axis.name + ": no strategy '" + axis.strategy + "' is chosen" +

@@ -13,7 +13,7 @@ namespace dpbench {
 using ParamValues = std::map<std::string, std::string>;
 
 struct ParamAxis {
-  std::string strategy;  // name of a strategy; empty: every chosen strategy with the parameter
+  std::string strategy;  // strategy that has the parameter; empty: every chosen strategy that has it
   std::string name;
   std::vector<std::string> values;
 };

@@ -33,7 +33,7 @@ int64_t limit_of(fs::path group, const char* name) {
     std::ifstream file(group / name);
     if (!file) break;
     int64_t limit = 0;
-    if (file >> limit && limit < no_limit) return limit;  // "max" instead of a number: no limit
+    if (file >> limit && limit < no_limit) return limit;  // the file has "max" instead of a number if there is no limit
   }
   return no_limit;
 }

@@ -27,7 +27,8 @@ class OomKills {
   int64_t count() const;
 
   std::filesystem::path counter_;  // file that counts the control group's out-of-memory kills; empty: none
-  const char* limit_ = "";         // file with the memory limit, beside the file that counts OOM kills
+  // Name of the file with the memory limit, in the folder of the file that counts out-of-memory kills.
+  const char* limit_ = "";
   int64_t before_ = 0;
 };
 

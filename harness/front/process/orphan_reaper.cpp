@@ -42,7 +42,7 @@ bool kill_marked(const std::string& mark) {
 // Runs in the helper process: waits until dpbench or its OrphanReaper ends. Kills the marked processes
 // unless the OrphanReaper's destructor has sent a byte, which shows that dpbench was not killed.
 [[noreturn]] void wait_and_reap(int line, const std::string& mark) {
-  ::setsid();  // detach from the terminal: its Ctrl-C and hang-up no longer arrive here
+  ::setsid();  // leave the terminal's session: its Ctrl-C and hang-up must not end this helper process
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
   // Close all inherited descriptors except the pipe from dpbench; otherwise the helper would keep dpbench's locks held
   // and its other pipes open.

@@ -30,7 +30,7 @@ class RankLog {
  private:
   std::filesystem::path path_;
   uintmax_t taken_ = 0;  // number of bytes read by new_lines()
-  std::string unended_;  // the part of the last line that new_lines() holds back
+  std::string unended_;  // beginning of an unfinished line, which new_lines() holds back
 };
 
 }  // namespace dpbench

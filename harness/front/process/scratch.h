@@ -32,7 +32,7 @@ class Scratch {
   static int clean(const std::filesystem::path& parent);
 
  private:
-  // Returns false if another run took the new directory for a leftover and removed it.
+  // Creates the scratch directory in `parent`. Returns false if another run took it for a leftover and removed it.
   bool make_in(const std::filesystem::path& parent);
 
   std::filesystem::path path_;

@@ -78,7 +78,7 @@ struct ExecErrorPipe {
     check(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe failed");
     reader = Fd(ends[0]);
     const Fd low(ends[1]);
-    // Move the write end above the descriptors 0 to 3, which the child may replace before exec.
+    // Give the pipe's write end a number above 3, because the child may replace the descriptors 0 to 3 before exec.
     writer = Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));
     check(static_cast<bool>(writer), "fcntl failed");
   }

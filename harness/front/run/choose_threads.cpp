@@ -11,7 +11,7 @@ namespace {
 
 constexpr double short_step_ns = 1e6;
 
-// Returns the baseline's case with the settings of `spec`, but with one replica on one thread.
+// Returns a copy of case `spec` that runs the baseline's strategy with one replica on one thread.
 CaseSpec probe_of(const CaseSpec& spec, const StrategyEntry& baseline) {
   CaseSpec probe = spec;
   probe.strategy = baseline.name;
@@ -23,7 +23,7 @@ CaseSpec probe_of(const CaseSpec& spec, const StrategyEntry& baseline) {
   return probe;
 }
 
-// Returns the time of a step, or infinity if the case cannot run.
+// Runs a case and returns the time of its step; infinity if the case cannot run.
 double step_ns(Launcher& launcher, const CaseSpec& spec) {
   const Sampling sampling{.warmup = 6, .samples = 1, .min_sample_s = 0.005};
   const CaseOutcome outcome =
@@ -32,7 +32,8 @@ double step_ns(Launcher& launcher, const CaseSpec& spec) {
   if (outcome.kind == CaseOutcome::Kind::interrupted) ::raise(outcome.signal);
   if (outcome.kind != CaseOutcome::Kind::ran || outcome.ranks.empty()) return std::numeric_limits<double>::infinity();
   const RankRecord& rank = outcome.ranks.front();
-  // Use CPU time: on one thread it equals the step's time without the intervals in which other programs had the core.
+  // Measure the step's CPU time: on one thread, it is the duration without the intervals in which other programs had
+  // the core.
   const auto& times = rank.cpu_ns.empty() ? rank.samples_ns : rank.cpu_ns;
   return static_cast<double>(times.at(0)) / static_cast<double>(rank.steps_per_sample);
 }

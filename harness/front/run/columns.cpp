@@ -71,7 +71,8 @@ std::string with_interval(int decimals, const char* unit, std::optional<double> 
                           std::optional<double> high) {
   if (!value || !std::isfinite(*value)) return "-";
   char text[64], half[32] = "";
-  if (low && high && *high - *low > *value)  // the interval is too wide to show as a half width
+  // If the interval is wider than the value, show its ends instead of half its width.
+  if (low && high && *high - *low > *value)
     std::snprintf(half, sizeof half, " (%.*f-%.*f)", decimals, *low, decimals, *high);
   else if (low && high)
     std::snprintf(half, sizeof half, "±%.*f", decimals, (*high - *low) / 2);

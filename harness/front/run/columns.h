@@ -10,11 +10,11 @@
 namespace dpbench {
 
 struct Column {
-  const char* name;                                        // name in the CSV header and on the command line
-  const char* alias;                                       // shorter name on the command line; empty: none
-  const char* title;                                       // title in the table's header
-  bool right;                                              // true: the table aligns the column to the right
-  std::string (*cell)(const Report&, const CaseRecord&);   // cell text in the table and in Markdown
+  const char* name;                                       // the column's name in the CSV header and on the command line
+  const char* alias;                                      // the column's shorter name on the command line; empty: none
+  const char* title;                                      // the column's title in the table's header
+  bool right;                                             // true: the table aligns the column to the right
+  std::string (*cell)(const Report&, const CaseRecord&);  // cell text in the table and in Markdown
   std::string (*exact)(const Report&, const CaseRecord&);  // value in the CSV and for sorting; empty: unknown
 };
 

@@ -85,7 +85,7 @@ LoopEnding FindBatchRun::measure_with(CaseRunner& runner, LaunchLoop::MakeComman
     if (!ended.usage.empty()) refusal = ended.usage;
   }
   report_.status = RunStatus::complete;
-  // As in `run`, a strategy may refuse some cases. Its refusal is a usage error only if no case was measured.
+  // As in `run`, a strategy's refusal to run a case is a usage error only if no case was measured.
   return {.usage = measured() ? "" : refusal};
 }
 
@@ -109,7 +109,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     if (ended.signal != 0) return BatchTrial::stop;
     const BatchTrial fit = judge(record, ended, found);
     for (LaunchRecord& launch : record.launches) *launch.order += launches_of(report_);
-    report_.env = one.env;  // keep the library versions that the workers of this batch have added
+    report_.env = one.env;  // keep the versions of libraries that the workers reported while this batch was tried
     report_.cases.push_back(record);
     summarise(report_);
     save(false);

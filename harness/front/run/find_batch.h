@@ -24,15 +24,15 @@ struct BatchRange {
 // far.
 int64_t largest_batch(int64_t start, BatchRange range, const std::function<BatchTrial(int64_t)>& fits);
 
-// The result of the search for one planned case.
+// The result of `tune --find-batch` for one planned case.
 struct FoundBatch {
   CaseSpec spec;  // the case as planned, with the first batch to try
   std::optional<int64_t> batch;
-  double bytes = 0;  // memory of the rank that uses most at this batch size
+  double bytes = 0;  // memory at the largest batch that fits, on the rank that uses most
   std::optional<double> samples_per_s;
   std::string limit;  // why a larger batch did not fit or could not run; empty: none was refused
 };
-// Returns a title row and a row for each searched case.
+// Returns the rows of the table of largest batches: a title row and a row for each case.
 std::vector<std::vector<std::string>> found_rows(const std::vector<FoundBatch>& all);
 
 class FindBatchRun : public TimedRun {

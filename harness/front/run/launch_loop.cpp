@@ -227,8 +227,8 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
                                    .others = outcome.others,
                                    .order = launches_of(report_)});
       finished_[which] = any_failed(record.checks);
-      // If choose_ is set, a case counts as ok after each launch: the choice of the next launch's cases compares the
-      // results so far.
+      // A case counts as ok after its last launch. It does so after each launch if `choose_` is set, because the choice
+      // of the next launch's cases compares the results so far.
       if (finished_[which] || choose_ || index + 1 >= options_.launches) record.status = CaseStatus::ok;
       return true;
   }

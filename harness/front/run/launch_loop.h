@@ -35,7 +35,8 @@ class LaunchLoop {
  private:
   bool launch(int index, const std::vector<size_t>& which);  // returns false if no further launch may start
   bool run_group(int index, const std::vector<size_t>& members);
-  void complain(size_t which, const std::vector<std::string>& complaints);  // adds warnings to a case's record
+  // Adds `complaints` to the warnings of a case and prints them.
+  void complain(size_t which, const std::vector<std::string>& complaints);
   bool run_case(int index, size_t which);
   CaseOutcome attempt_with_load(int index, size_t which);
   CaseOutcome measured_attempt(int index, size_t which);

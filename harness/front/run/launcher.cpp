@@ -71,8 +71,8 @@ CaseOutcome Launcher::watch(const std::string& case_id, CaseWatch& case_watch) {
         return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};
     if (settings_.world && settings_.world->launcher_is_gone())
       return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = SIGHUP};
-    // While a group of an outside launcher is open, that group reads the ranks' messages. Receiving the messages here
-    // would lose them.
+    // Read the messages of an outside launcher's ranks only while none of its groups is open: an open group reads them
+    // itself, and would miss those read here.
     if (settings_.world && key_.processes == 1 && settings_.world->open_groups == 0) settings_.world->keep_alive();
     if (auto outcome = case_watch.verdict(monotonic_seconds())) return *outcome;
   }

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "harness/front/launch/outside/agent.h"
 #include "harness/front/launch/outside/world.h"
@@ -54,8 +57,8 @@ Plan plan_with_data(Prepared& prepared) {
 // Throws UsageError if the limit on open files (ulimit -n) is too low for a group of `ranks` ranks. prepare_process()
 // has raised the soft limit.
 void require_open_files(int ranks) {
-  // This process holds a socket and a pidfd for each rank. A duel runs two groups of ranks at once, so it needs twice
-  // as many. A rank needs no more for its connections to other ranks. The other files are libraries and reports.
+  // This process opens a socket and a pidfd for each rank. A duel runs two groups of ranks at once and so needs four
+  // files per rank. A rank needs no more for its connections to other ranks. The other files are libraries and reports.
   constexpr rlim_t files_per_rank = 4, other_files = 64;
   const rlim_t needed = other_files + files_per_rank * static_cast<rlim_t>(ranks);
   rlimit limit{};
@@ -69,6 +72,11 @@ void require_accessible(const std::string& data) {
   std::error_code error;
   if (!data.empty() && !fs::exists(data, error))
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
+}
+
+// Returns a case's choice of parameter values as the text of a JSON object.
+std::string choice_of(const CaseSpec& spec) {
+  return Json({{"strategy", spec.strategy}, {"params", spec.params}}).dump();
 }
 
 }  // namespace
@@ -89,6 +97,36 @@ void plan_cases(Prepared& prepared) {
   if (!prepared.options.dry_run) require_open_files(most);
 }
 
+void skip_contradictions(Prepared& prepared) {
+  Plan& plan = prepared.plan;
+  std::map<std::string, std::string> reasons;  // why a choice of values is refused; empty: it is not
+  for (const CaseSpec& spec : plan.cases)
+    if (!spec.params.empty()) reasons[choice_of(spec)];
+  if (reasons.empty()) return;  // all cases have default values, which never contradict each other
+  std::vector<std::string> asked;
+  for (const auto& [choice, none] : reasons) asked.push_back(choice);
+  const auto answers =
+      query_refusals(prepared.worker, asked, prepared.options.what.plugins, prepared.options.what.python);
+  for (size_t i = 0; i < asked.size(); ++i) reasons[asked[i]] = answers[i];
+
+  std::set<std::string> accepting;  // strategies that accept at least one case
+  std::vector<CaseSpec> kept;
+  std::vector<SkippedCase> refused;
+  for (CaseSpec& spec : plan.cases) {
+    const std::string reason = spec.params.empty() ? "" : reasons.at(choice_of(spec));
+    if (!reason.empty()) {
+      refused.push_back({std::move(spec), reason});
+      continue;
+    }
+    accepting.insert(spec.strategy);
+    kept.push_back(std::move(spec));
+  }
+  for (const SkippedCase& one : refused)
+    if (!accepting.contains(one.spec.strategy)) throw UsageError(one.reason);
+  plan.cases = std::move(kept);
+  std::ranges::move(refused, std::back_inserter(plan.skipped));
+}
+
 namespace {
 
 std::string ceiling_warning(const CaseSpec& spec, int cores) {
@@ -101,7 +139,7 @@ std::string ceiling_warning(const CaseSpec& spec, int cores) {
 
 // Returns for each rank the index of its host in `hosts`, which is the report's env.hosts.
 std::vector<int> host_of_ranks(const Json& hosts) {
-  std::map<int, int> numbers;  // key: rank; value: index of its host
+  std::map<int, int> numbers;  // index of each rank's host; the key is the rank
   for (size_t host = 0; host < hosts.size(); ++host)
     for (const int rank : hosts[host].at("ranks")) numbers[rank] = static_cast<int>(host);
   std::vector<int> all;

@@ -23,10 +23,14 @@ struct Prepared {
   Plan plan{};
 };
 
-// Returns a Prepared with everything except the plan. Throws UsageError for errors that can be detected without a plan.
+// Returns a Prepared, which has everything that is known before a worker starts, without the plan. Throws UsageError
+// for errors that can be found without the plan.
 Prepared prepare(MeasuringOptions options, const std::filesystem::path& worker, World* world = nullptr);
 // Fills the plan of `prepared`. Throws UsageError or Unavailable if no case can run.
 void plan_cases(Prepared& prepared);
+// Skips the planned cases with parameter values that contradict each other, which only the worker knows. Throws
+// UsageError if these are all cases of a strategy.
+void skip_contradictions(Prepared& prepared);
 
 // Returns the number of cores that the run's ranks share, over all hosts (equal hosts are assumed).
 int cores_of_run(const Prepared& prepared);

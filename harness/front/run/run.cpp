@@ -19,7 +19,10 @@ namespace fs = std::filesystem;
 
 void Run::prepare() { prepared_ = dpbench::prepare(options_, find_worker(), world_); }
 
-void Run::plan() { plan_cases(prepared_); }
+void Run::plan() {
+  plan_cases(prepared_);
+  skip_contradictions(prepared_);
+}
 
 Ending Run::print_plan() const { return {.unsaved = !print(plan_text(shown_plan(), options_.output))}; }
 

@@ -36,7 +36,7 @@ class Run {
   Run(const MeasuringOptions& options, World* world, std::string document)
       : options_(options), world_(world), document_(std::move(document)) {}
 
-  // The parts of a new report that Run::measure() needs. `id` refers to the report's id, which is set once the run has
+  // The parts of a new report that Run::measure() needs. `id` is the report's id, which measure() sets once the run has
   // its directory.
   struct Start {
     std::string& id;
@@ -46,7 +46,7 @@ class Run {
     std::vector<std::string> warnings;
   };
 
-  // Functions that a command overrides for measure().
+  // measure() calls these functions, which each command overrides.
   virtual Start begin() = 0;
   virtual LoopEnding run_cases() = 0;
   virtual bool measured() const = 0;  // true if any case has been measured
@@ -55,7 +55,7 @@ class Run {
   virtual void on_start() {}
   virtual void after_cases() {}
   virtual void on_end(int) {}
-  // Functions that a command overrides for report().
+  // report() calls these functions, which each command overrides.
   virtual Json json() const = 0;
   virtual Ending ending() const = 0;
   virtual std::vector<std::string> complaints() const = 0;  // messages for stderr, such as one for each bad case

@@ -51,7 +51,7 @@ const char* colour_of(const std::string& check) {
   return status == CaseStatus::failed || status == CaseStatus::wrong ? "\x1B[31m" : "";
 }
 
-// Colours the cell `check` in the text of its row.
+// Colours one cell of a table row: the first with the text `check`, such as "ok".
 void colour_cell(std::string& row, const std::string& check) {
   if (check.empty()) return;
   for (size_t at = row.find("  " + check); at != std::string::npos; at = row.find("  " + check, at + 1)) {
@@ -165,7 +165,7 @@ std::string report_table(const Report& report, bool colour, const TableView& vie
   std::vector<Cells> all = {titles_of(columns)};
   const auto sections = sections_of(report, view);
   for (const auto& section : sections) all.insert(all.end(), section.rows.begin(), section.rows.end());
-  // Use the same column widths in all sections of the table.
+  // Lay out the rows of all sections together, so that their columns have the same widths.
   const auto texts = folded_rows(all, right, fold_width());
   const std::string tags = tags_text(report);
   std::string text = tags.empty() ? "" : folded(tags + "\n") + "\n";

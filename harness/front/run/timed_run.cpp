@@ -105,8 +105,8 @@ LoopEnding TimedRun::measure_with(CaseRunner& runner, LaunchLoop::MakeCommand ma
 Json TimedRun::order(const fs::path& traces, int launch) const {
   Sampling sampling = run_options_.sampling;
   sampling.max_time_s /= run_options_.launches;
-  // Measure the machine's peak compute and memory rates only in the first launch, and not with --quick, because it
-  // takes 0.1 s per replica.
+  // Measure the machine's peak compute and memory rates only in the first launch, and not with --quick, because the
+  // measurement takes 0.1 s per replica.
   sampling.measure_peak = launch == 0 && !run_options_.quick;
   if (run_options_.trace && launch == 0) sampling.trace_dir = traces;
   return {{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", run_options_.check && launch == 0}};
@@ -122,7 +122,7 @@ std::string TimedRun::output() const {
       return report_csv(report_, run_options_.view);
     case Form::markdown:
       return report_markdown(report_, run_options_.view) + answer();
-    case Form::jsonl:  // with -o jsonl, the lines were printed during the run
+    case Form::jsonl:  // nothing is left to print: with -o jsonl, the lines were printed during the run
     case Form::none:
       break;
   }
@@ -137,7 +137,7 @@ std::string TimedRun::answer() const {
   return lines.empty() ? "" : "\n" + lines;
 }
 
-// Reports an inconclusive run if the user asked to save a baseline and this run cannot serve as one.
+// Returns how the run ended. It is inconclusive if the user asked to save it as a baseline and it cannot serve as one.
 Ending TimedRun::ending() const {
   Ending end = ReportRun::ending();
   end.unsaved = end.unsaved || (events_ && !events_->printed());

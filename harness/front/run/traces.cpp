@@ -33,7 +33,8 @@ void merge_one(const fs::path& stem, const CaseSpec& spec) {
     parts.push_back(stem.string() + ".rank" + std::to_string(rank) + ".json");
   for (const fs::path& part : parts) traces.push_back(read_trace(part));
   Json merged = merged_trace(traces);
-  // On a GPU, the spans would show when kernels are launched, not when they run.
+  // Traces show pipelines only on the CPU: on a GPU, their spans would show when kernels are launched, not when they
+  // run.
   if (spec.device == Device::cpu) add_pipeline_rows(merged, pipelines_of(spec));
   std::ofstream file(stem.string() + ".trace.json");
   file << merged.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";

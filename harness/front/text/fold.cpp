@@ -12,7 +12,8 @@ namespace {
 using Cells = std::vector<std::string>;
 
 constexpr size_t gap = 2, indent = 2;
-constexpr size_t least_text = 24;  // least width of a wrapped column; with less room, it moves to the next line
+// Least width of a column whose text wraps; with less room in a line, the column moves to the next line.
+constexpr size_t least_text = 24;
 
 struct Extent {
   size_t full = 0;   // width of the column's widest cell
@@ -36,7 +37,8 @@ std::vector<Extent> extents_of(const std::vector<Cells>& rows, const std::vector
   return extents;
 }
 
-// Places the columns in order, each beside the one before it if it fits there, otherwise on a new line.
+// Places the columns of a folded table in order, each beside the one before it if there is room in the line, otherwise
+// on a new line.
 std::vector<Place> places_of(const std::vector<Extent>& extents, size_t width) {
   std::vector<Place> places;
   Place next;
@@ -97,7 +99,7 @@ std::string folded(const std::string& lines) {
   std::string text;
   for (const auto& line : split(lines, '\n')) {
     const size_t start = std::min(line.find_first_not_of(' '), line.size());
-    // Wrap all lines to one width, that of the continuation lines, which have the larger indent.
+    // Wrap the first line to the same width as the continuation lines, which have a larger indent.
     const bool fits = display_width(line) <= width;
     const auto parts =
         fits ? std::vector{line.substr(start)} : wrapped(line.substr(start), width - std::min(width, start + indent));

@@ -25,8 +25,8 @@ size_t character_length(std::string_view text) {
     if (!is_continuation(static_cast<unsigned char>(text[i]))) return 0;
   const auto second = static_cast<unsigned char>(text[1]);
   const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool outside =
-      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // surrogate or code point above U+10FFFF
+  // Surrogates and code points above U+10FFFF are not valid in UTF-8.
+  const bool outside = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
   return overlong || outside ? 0 : length;
 }
 
@@ -78,11 +78,11 @@ std::string normalized(const std::string& name) {
   return plain;
 }
 
-// Returns a penalty that rates the known name `meant` as a suggestion for the mistyped name `typed`; smaller is better.
-// Returns nullopt if the names do not match. A prefix match costs as much as one edit. A substring match, or a known
-// name with extra letters after it, costs less than two edits.
+// Rates the known name `meant` as a suggestion for the mistyped name `typed`: two points for each edit, fewer being
+// better. If `meant` begins with `typed`, two points at most; if `meant` contains `typed` or `typed` begins with
+// `meant`, three at most. Returns nullopt if the names are too different.
 std::optional<size_t> match_penalty(const std::string& typed, const std::string& meant, size_t edits) {
-  constexpr size_t min_letters = 3;  // fewer letters match too many names
+  constexpr size_t min_letters = 3;  // least number of letters: shorter names would match as parts of too many names
   if (edits > 1 && typed.size() >= min_letters && meant.starts_with(typed)) return 2;
   if (edits > 1 && typed.size() >= min_letters && meant.find(typed) != std::string::npos) return 3;
   if (edits > 1 && meant.size() >= min_letters && typed.starts_with(meant)) return 3;
@@ -95,7 +95,8 @@ struct Synonym {
   const char* meant;
 };
 
-// Names that other tools use. A name in several rows has several meanings.
+// Names from other tools, each beside a dpbench name of the same meaning. A name with several meanings has several
+// rows.
 constexpr auto synonyms = std::to_array<Synonym>({{"float32", "f32"},
                                                   {"float", "f32"},
                                                   {"fp32", "f32"},

@@ -45,9 +45,9 @@ std::optional<Estimate> time_of(const RankedCase& member) {
   return quotient({1, 1, 1}, *member.speed);
 }
 
-// True if `better` is faster than `member` without more memory, or needs less memory without being slower. A difference
-// counts only if the intervals do not overlap. any_memory: true if some cases of the group can be compared by memory;
-// the result is then false for two cases whose memory cannot be compared. false: only speed counts.
+// True if `better` is preferable to `member`: faster without more memory, or with less memory without being slower.
+// Differences within the intervals do not count. any_memory: true if the group has cases that can be compared by
+// memory; a case that cannot is then preferable to no other. false: only speed counts.
 bool dominates(const RankedCase& better, const RankedCase& member, bool any_memory) {
   if (!better.speed || !member.speed) return false;
   const bool faster = above(*better.speed, *member.speed), slower = above(*member.speed, *better.speed);

@@ -60,7 +60,7 @@ Estimate around(double middle, double low, double high) {
   return {middle, std::min(low, middle), std::max(high, middle)};
 }
 
-// Returns the speed-up over `reference`. The blocks of both cases were timed in turn.
+// Returns the speed-up of a case over `reference`, from blocks of both cases that were timed in turn.
 std::optional<Estimate> paired_speed(const CaseRecord& record, const CaseRecord* reference) {
   const Derived& d = record.derived;
   if (&record == reference) return Estimate{1, 1, 1};

@@ -15,7 +15,8 @@ namespace {
 // A part of the step (communication, waiting or computation) explains why a case is slower if it makes up at least this
 // share of the difference in time.
 constexpr double explaining_share = 0.5;
-constexpr double little_overlap = 0.1;  // communication counts as not hidden below this share of overlap
+// Communication counts as not hidden if computing hides less than this share of it.
+constexpr double little_overlap = 0.1;
 
 // Returns the share of the time difference between `member` and a faster case that one part of the step explains. Times
 // are per sample.

@@ -66,8 +66,8 @@ bool is_runner_up(const GroupFacts& facts, const RankedCase& m) {
   return first(facts).time == Standing::best && &m == &facts.members[1];
 }
 
-// Returns the largest relative difference in time between the fastest case and a case tied with it that the intervals
-// allow.
+// Returns the largest relative difference in time that the intervals allow between the fastest case and a case tied
+// with it.
 double tie_bound(const GroupFacts& facts) {
   double most = 0;
   for (const RankedCase* member : tied(facts))

@@ -23,17 +23,18 @@ inline constexpr NumberRange any{}, not_negative{.least = 0}, positive{.least = 
 template <class T, class Member>
 struct Field {
   const char* key;
-  const char* unit;    // unit in the glossary; "-": none (names, strings, objects and lists of them)
-  Member T::* member;  // a const member function: its result is written to the JSON, but not read back
+  const char* unit;  // unit in the glossary; "-": none (names, strings, objects and lists of them)
+  // Data member of the struct, or a const member function: its result is written to the JSON, but not read back.
+  Member T::* member;
   const char* meaning;
   NumberRange limits = range::any;
-  bool required = true;        // false: an absent or null key leaves the member's default
+  bool required = true;        // false: if the JSON lacks the key or has null, the member keeps its default
   bool null_if_empty = false;  // strings only: "" is written as null
-  bool omit_if_empty = false;  // lists and optionals only: the JSON key is omitted for an empty one
+  bool omit_if_empty = false;  // lists and optionals only: an empty one has no key in the JSON
   bool per_block = false;      // lists only: one number per timed block
 };
 
-// Fields of a struct that are in an object of their own in its JSON. The object is always present.
+// Fields of a struct that its JSON keeps in a nested object, which is always present.
 template <class... Fields>
 struct FieldGroup {
   const char* key;

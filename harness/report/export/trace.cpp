@@ -8,8 +8,9 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t first_collectives_row = 1'000'000'000;  // first row number for collectives; above all thread ids
-constexpr int64_t flow_ids_per_rank = 1'000'000'000;      // offset that keeps ids of flow arrows distinct between ranks
+// Number of the first trace row for collectives, above all thread ids.
+constexpr int64_t first_collectives_row = 1'000'000'000;
+constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // offset that keeps ids of flow arrows distinct between ranks
 
 constexpr const char* row_name = "thread_name";  // name of the trace events that give a row its name
 

@@ -267,8 +267,9 @@ std::optional<Straggler> straggler_of(const CaseRecord& record) {
     std::vector<std::pair<double, int>> busy;
     for (const RankRecord& rank : launch.ranks)
       if (rank.profile && rank.profile->waiting_ns)
-        // A rank that waited for a core was slowed by other programs, which does not make it a straggler. A rank can
-        // wait for a core and for another rank at the same time, so only the longer wait is subtracted.
+        // A rank's busy time is its step without waiting. Waiting for a core counts as well, because a rank that other
+        // programs slowed is no straggler. A rank can wait for a core and for another rank at the same time, so only
+        // the longer wait is subtracted.
         busy.emplace_back(
             rank.profile->step_ns - std::max(*rank.profile->waiting_ns, rank.profile->queue_ns.value_or(0)), rank.rank);
     if (busy.size() < 2 || busy.size() != launch.ranks.size()) continue;
@@ -321,8 +322,9 @@ void derive_speedups(Report& report) {
     Derived& d = record.derived;
     const int world = record.spec.world;
     if (const CaseRecord* own = own_world_1_of(report, record.spec)) {
-      // Each speed-up compares blocks that ran next to each other, so the ratio of two speed-ups varies less than the
-      // ratio of two throughputs.
+      // Compute the speed-up over the same strategy in world 1 from two speed-ups over the baseline, if both are known.
+      // Their ratio varies less than that of two throughputs, because each of them compares blocks that ran next to
+      // each other.
       d.own_speedup = d.efficiency && own->derived.efficiency ? *d.speedup / *own->derived.speedup
                                                               : *d.samples_per_s / *own->derived.samples_per_s;
       d.own_efficiency = *d.own_speedup / world;

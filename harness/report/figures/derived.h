@@ -20,8 +20,8 @@ void derive(CaseRecord& record, const HostOfRank& hosts);
 // Computes the speed-ups of all cases, which depend on other cases. Call it after derive() has run for every case.
 void derive_speedups(Report& report);
 
-// Returns the ratios (time per sample of the reference) / (time per sample of the case), for each launch and each pair
-// of blocks that ran next to each other.
+// Returns how much faster a case is than its reference (ratio of times per sample), for each launch and each pair of
+// blocks that ran next to each other.
 std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const CaseRecord& reference);
 
 // Returns the measured case with world 1 and otherwise the settings of `spec`: strategy, parameters, backend, batch
@@ -40,7 +40,8 @@ bool above_ideal(const CaseRecord& record);
 double karp_flatt(double speedup, int world);
 
 struct Straggler {
-  double skew = 0;          // busiest rank's step time without waiting / median of the other ranks' - 1
+  // Ratio of the busiest rank's step time, without waiting, to the median of the other ranks', minus 1.
+  double skew = 0;
   std::optional<int> rank;  // the busiest rank, if it is the same in all launches and skew is large; else unset
 };
 // Returns how much longer the busiest rank works per step than the others, as a median over the launches (starts of the

@@ -165,7 +165,8 @@ std::vector<std::string> notices_of(const CaseRecord& record) {
   const auto clusters = two_clusters(launches);
   if (clusters) notices.push_back(*clusters);
   for (const auto detect : {outliers, trend, launch_spread}) {
-    if (detect == outliers && clusters) continue;  // do not report the smaller cluster again, as outliers
+    // Blocks in the smaller of two clusters were reported already and are not reported again as outliers.
+    if (detect == outliers && clusters) continue;
     if (auto notice = detect(launches)) notices.push_back(std::move(*notice));
   }
   if (auto notice = missing_audit(record)) notices.push_back(std::move(*notice));

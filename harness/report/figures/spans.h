@@ -19,7 +19,7 @@ Spans common(const Spans& a, const Spans& b);  // time that lies in both a span 
 
 // One collective (such as an allreduce) in the timing of one rank.
 struct EnteredCollective {
-  Span span;                 // from this rank's call to the end of the collective
+  Span span;                 // time from this rank's call to the end of the collective
   int64_t last_entered = 0;  // time at which the last rank called the collective
 };
 
@@ -27,7 +27,8 @@ struct Communication {
   int64_t total_ns = 0;    // time in which at least one collective was in progress
   int64_t exposed_ns = 0;  // communication time in which this rank did nothing else
   int64_t hidden_ns = 0;   // communication time that overlapped with computation
-  int64_t waiting_ns = 0;  // exposed time in which another rank had not yet called the collective
+  // Communication time without computation in which another rank had not yet called the collective.
+  int64_t waiting_ns = 0;
 };
 // Returns a rank's communication times. blocked: the time spans in which the strategy did nothing but communicate.
 Communication communication_of(const std::vector<EnteredCollective>& collectives, const Spans& blocked);

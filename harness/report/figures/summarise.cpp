@@ -83,8 +83,8 @@ const CaseRecord* reference_of(const Report& report, const CaseSpec& spec) {
   if (const auto batch = report.config.find("reference_batch");
       batch != report.config.end() && batch->is_number_integer())
     reference.batch = batch->get<int64_t>();
-  // Use only the first matching reference case, even if it has no result, because its blocks alternated with the blocks
-  // of case `spec`.
+  // Only the first case that matches the reference counts, even if it has no result: its blocks alternated with the
+  // blocks of case `spec`.
   for (const CaseRecord& record : report.cases)
     if (record.status != CaseStatus::skipped && is_reference_of(record.spec, spec, reference))
       return record.ok() && record.step_time_ns ? &record : nullptr;

@@ -59,7 +59,7 @@ class Comparer {
       }
   }
 
-  // Applies only the rules with an absolute limit, because the base run has no result for this case.
+  // Judges a case that has no result in the base run by the gate's rules with an absolute limit.
   void visit_without_base(const CaseRecord* base, const CaseRecord& now) {
     if (base)
       result_.unmeasured.push_back({now.spec.id, "base run: " + why(*base)});

@@ -35,8 +35,9 @@ struct Difference {
 struct Comparison {
   std::string base_id, new_id;
   std::vector<Judgement> judged;
-  std::vector<Unjudged> broken;      // cases that are wrong or failed in the new run; the gate fails
-  std::vector<Unjudged> unmeasured;  // cases that cannot be judged, e.g. not measured in one run; they count as unclear
+  std::vector<Unjudged> broken;  // cases that are wrong or failed in the new run; the gate fails
+  // Cases that cannot be judged, for example because one run did not measure them; they count as unclear.
+  std::vector<Unjudged> unmeasured;
   std::vector<Unjudged> added, gone;
   // Case patterns of the gate file that have no effect, because earlier patterns match all of their cases.
   std::vector<std::string> unused;

@@ -1,10 +1,8 @@
 // The JSON document of a comparison of two runs, `dpbench compare -o json`.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -73,10 +71,6 @@ struct Table<JudgedRow> {
             "same, unclear, or a word for worse or better, e.g. SLOWER; at a limit: BEYOND, within", range::not_empty},
       Field{"failed", "-", &J::failed, "the case fails the gate"}};
 };
-
-enum class GateResult { passed, failed, inconclusive };
-template <>
-inline constexpr auto enum_names<GateResult> = std::to_array<std::string_view>({"passed", "failed", "inconclusive"});
 
 struct CompareDocument {
   std::string base_id, new_id;

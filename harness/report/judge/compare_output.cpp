@@ -156,10 +156,7 @@ std::string compare_summary(const Comparison& comparison) {
   std::string text;
   for (const auto& [count, what] : counts)
     if (count > 0) text.append(text.empty() ? "" : ", ").append(std::to_string(count)).append(" ").append(what);
-  return text.append(". Gate: ")
-      .append(comparison.failed()         ? "FAILED"
-              : comparison.inconclusive() ? "inconclusive"
-                                          : "passed");
+  return text + ". Gate: " + gate_text(gate_result(comparison));
 }
 
 std::vector<std::string> compare_notes(const Comparison& comparison) {

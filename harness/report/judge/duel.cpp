@@ -45,7 +45,7 @@ DuelLook duel_look(std::span<const double> log_ratios, int launches, const DuelR
 std::string why_unclear(const DuelLook& look, const DuelRule& rule) {
   char text[160];
   if (look.launches < launches_to_judge)
-    std::snprintf(text, sizeof text, "%d launches in the given time, at least %d are needed. Use a larger --max-time",
+    std::snprintf(text, sizeof text, "%d launches, at least %d are needed. Use a smaller --pairs-per-launch",
                   look.launches, static_cast<int>(launches_to_judge));
   else if (look.noise > rule.most_noise_percent / 100)
     std::snprintf(

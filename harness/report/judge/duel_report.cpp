@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "harness/report/judge/gate.h"
 #include "harness/report/record/codec.h"
 
 namespace dpbench {
@@ -60,11 +61,10 @@ Json case_json(const DuelCase& record) {
   return json;
 }
 
-// Returns the result of a duel's gate: "passed", "inconclusive" or, if the gate failed, the text `failed`.
-std::string gate_word(const DuelReport& report, const char* failed) {
+GateResult gate_result(const DuelReport& report) {
   if (report.count(DuelStatus::failed) + report.count(DuelStatus::wrong) + report.count(Verdict::slower) > 0)
-    return failed;
-  return report.inconclusive() ? "inconclusive" : "passed";
+    return GateResult::failed;
+  return report.inconclusive() ? GateResult::inconclusive : GateResult::passed;
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ Json to_json(const DuelReport& report) {
           {"id", report.id},
           {"status", name_of(report.status)},
           {"order_seed", report.order_seed > 0 ? Json(report.order_seed) : Json(nullptr)},
-          {"gate", gate_word(report, "failed")},
+          {"gate", name_of(gate_result(report))},
           {"tool", report.tool},
           {"env", report.env},
           {"config", report.config},
@@ -150,7 +150,7 @@ std::string duel_summary(const DuelReport& report) {
   std::string text;
   for (const auto& [count, what] : counts)
     if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + what;
-  return text + ". Gate: " + gate_word(report, "FAILED");
+  return text + ". Gate: " + gate_text(gate_result(report));
 }
 
 }  // namespace dpbench

@@ -67,7 +67,7 @@ std::vector<GateRule> parse_rules(const std::vector<std::string>& texts) {
 }
 
 std::vector<std::string> texts_of(const Fields& fields) {
-  fields.at("fail_on");  // throws if the key fail_on is missing; its list may be empty
+  fields.at("fail_on");  // throws if the gate file lacks the key fail_on; an empty list is valid
   return list_of<std::string>(fields, "fail_on");
 }
 

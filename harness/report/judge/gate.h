@@ -2,14 +2,25 @@
 // or for some.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/report/judge/metric.h"
+#include "workloads/base/names.h"
 
 namespace dpbench {
+
+// Result of `compare` or `duel` over all cases.
+enum class GateResult { passed, failed, inconclusive };
+template <>
+inline constexpr auto enum_names<GateResult> = std::to_array<std::string_view>({"passed", "failed", "inconclusive"});
+
+// Returns the result as shown in summary lines, with FAILED in capitals.
+inline std::string gate_text(GateResult gate) { return gate == GateResult::failed ? "FAILED" : name_of(gate); }
 
 struct GateRule {
   const Metric* metric = nullptr;

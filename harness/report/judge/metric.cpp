@@ -77,7 +77,8 @@ double launch_ratio(const LaunchRecord& launch) {
   return median(ratios);
 }
 
-// Returns one log ratio per launch if every launch is paired with blocks of the baseline, else an empty list.
+// Returns the logarithm of launch_ratio() for each launch; an empty list unless every launch is paired with blocks of
+// the baseline.
 Logs paired_logs(const Report& report, const CaseRecord& r) {
   if (!reference_name(report).empty()) return {};
   Logs logs = logs_of(r, launch_ratio);
@@ -108,7 +109,8 @@ constexpr LimitUnit times[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
 constexpr LimitUnit sizes[] = {{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
 constexpr LimitUnit rates[] = {{"", 1}}, ratios[] = {{"", 1}, {"x", 1}}, percents[] = {{"%", 0.01}};
 
-// Each entry has the values of a Metric's members, in their order, and the function that computes the metric's figure.
+// The table of metrics: for each, the values of a Metric's members, in their order, and the function that computes the
+// metric's figure.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {{"median", "STEP", true, false, false, "SLOWER", "faster", 1e-6, "ms", times}, median_figure},
@@ -153,8 +155,8 @@ bool comparable_figures(const Metric& metric, const CaseRecord& base, const Case
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // The terms of a metric are means of logarithms. For a metric in percentage points, a change of the logarithm is
-  // multiplied by 100 times the metric's value, which gives the change in points (delta method).
+  // A metric's terms are means of logarithms, so the change is one of logarithms. Multiplied by 100 times the metric's
+  // value, it becomes a change in percentage points (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

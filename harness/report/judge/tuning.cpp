@@ -1,12 +1,15 @@
 #include "harness/report/judge/tuning.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "harness/report/figures/derived.h"
 #include "harness/report/figures/summarise.h"
+#include "harness/report/judge/duel.h"
 
 namespace dpbench {
 namespace {
@@ -63,34 +66,46 @@ bool one_is_left(const Report& report, const std::vector<size_t>& which) {
 
 std::vector<Tuned> tuned(const Report& report, int first) {
   std::vector<Tuned> found;
+  std::vector<std::vector<double>> log_ratios;  // for each candidate found: log(its time / default's time) of each pair
   for (const CaseRecord& record : report.cases) {
     const CaseRecord* reference = reference_of(report, record.spec);
     if (!record.ok() || !reference || reference == &record) continue;
     CaseRecord last = record;
     std::erase_if(last.launches, [&](const LaunchRecord& launch) { return launch.index < first; });
-    const std::vector<double> speedups = launch_medians(pair_ratios(last, *reference));
-    if (speedups.size() < launches_for_t) continue;
-    const Interval interval = log_t_interval(speedups);
-    found.push_back({.best = &record,
-                     .reference = reference,
-                     .id = record.spec.id,
-                     .speedup = median(speedups),
-                     .low = interval.low,
-                     .high = interval.high,
-                     .launches = static_cast<int>(speedups.size())});
+    Tuned one{.best = &record, .reference = reference, .id = record.spec.id};
+    std::vector<double> logs;
+    for (const std::vector<double>& speedups : pair_ratios(last, *reference)) {
+      one.launches += !speedups.empty();
+      for (const double speedup : speedups) logs.push_back(-std::log(speedup));
+    }
+    if (logs.empty()) continue;
+    found.push_back(std::move(one));
+    log_ratios.push_back(std::move(logs));
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    const DuelLook look = duel_look(log_ratios[i], found[i].launches, DuelRule(), found.size());
+    found[i].speedup = std::exp(-look.change);
+    found[i].low = std::exp(-look.high);
+    found[i].high = std::exp(-look.low);
+    found[i].noise = look.noise;
+    found[i].pairs = look.pairs;
+    found[i].verdict = look.verdict;
   }
   return found;
 }
 
 std::string tuned_text(const Tuned& tuned) {
   const CaseSpec& spec = tuned.best->spec;
-  char ratio[96];
+  char ratio[112], noise[48];
   std::snprintf(ratio, sizeof ratio, "%.2fx (%.2f to %.2f) of the default's speed in %d launches after the choice",
                 tuned.speedup, tuned.low, tuned.high, tuned.launches);
+  std::snprintf(noise, sizeof noise, ", with %.1f %% noise", 100 * tuned.noise);
   const std::string place = spec.workload + ", world " + std::to_string(spec.world) + ": ";
-  if (tuned.faster()) return place + "use " + values_text(spec, tuned.reference->spec) + ": " + ratio;
-  return place + "keep the default values; the best candidate, " + values_text(spec, tuned.reference->spec) + ", has " +
-         ratio;
+  const std::string values = values_text(spec, tuned.reference->spec);
+  if (tuned.faster()) return place + "use " + values + ": " + ratio;
+  if (tuned.verdict == Verdict::unclear)
+    return place + "keep the default values; this run cannot tell whether " + values + " is faster: " + ratio + noise;
+  return place + "keep the default values; the best candidate, " + values + ", has " + ratio;
 }
 
 }  // namespace dpbench

@@ -1,7 +1,8 @@
 // Chooses the fastest parameter values of a strategy. Each candidate is measured in pairs of blocks with its reference,
 // the same strategy with default values. After each launch (start of the cases' processes), only the faster half of the
 // candidates stays. Only later launches judge the one that is left, because the launches that selected it are biased
-// toward it.
+// toward it. The verdict is that of `duel` (duel_look) on their pairs: the default values are the base build, the
+// candidate is the new one.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +13,11 @@
 
 #include "harness/report/base/field.h"
 #include "harness/report/record/report.h"
+#include "harness/report/stats/welch.h"
 
 namespace dpbench {
 
-// Key in the config of a report of `tune`: the number of the first launch that judges the last candidates.
+// Key in the config of a report of `tune`. Its value is the number of the first launch that judges the last candidates.
 inline constexpr const char* first_judged = "judged_from_launch";
 // Returns the number of the first launch that judges the last candidates, as stored in a report of `tune`; nullopt for
 // reports of other commands.
@@ -31,9 +33,10 @@ bool one_is_left(const Report& report, const std::vector<size_t>& which);
 struct Tuned {
   const CaseRecord *best, *reference;
   std::string id;  // id of `best`
-  double speedup = 0, low = 0, high = 0;
-  int launches = 0;
-  bool faster() const { return low > 1; }
+  double speedup = 0, low = 0, high = 0, noise = 0;
+  int pairs = 0, launches = 0;
+  Verdict verdict = Verdict::unclear;
+  bool faster() const { return verdict == Verdict::faster; }
 };
 
 template <>
@@ -42,14 +45,16 @@ struct Table<Tuned> {
   static constexpr const char* name = "tuned";
   static constexpr std::tuple fields{
       Field{"case", "-", &T::id, "id of the last candidate of a setting (workload, devices, ...)", range::not_empty},
-      Field{"speedup", "1", &T::speedup, "its speed-up over the default values, median over launches",
+      Field{"speedup", "1", &T::speedup, "its speed-up over the default values, median over pairs of blocks",
             range::above_zero},
       Field{"low", "1", &T::low, "lower bound of the speed-up's 95 % confidence interval", range::above_zero},
       Field{"high", "1", &T::high, "upper bound of the speed-up's 95 % confidence interval", range::above_zero},
-      Field{"launches", "launches", &T::launches, "launches that judged it", range::positive}};
+      Field{"launches", "launches", &T::launches, "launches that judged it", range::positive},
+      later(Field{"pairs", "pairs", &T::pairs, "pairs of blocks in these launches; since 1.10", range::positive}),
+      later(Field{"verdict", "-", &T::verdict, "verdict on it by the rules of duel; since 1.10"})};
 };
 // Returns for each setting (workload, devices, ...) the candidate that is left, judged only by the launches from number
-// `first` on. Leaves out candidates with too few of these launches for a confidence interval (launches_for_t).
+// `first` on. Leaves out candidates without a pair of blocks in these launches.
 std::vector<Tuned> tuned(const Report& report, int first);
 // Returns one line that recommends the candidate's parameter values or the default values.
 std::string tuned_text(const Tuned& tuned);

@@ -15,7 +15,8 @@ namespace dpbench {
 struct Accelerators {
   std::vector<GpuState> gpus;
   std::string driver{}, cuda_driver{};
-  std::vector<std::vector<std::string>> links{};  // links[i][j]: connection of GPU i to GPU j: NV18, PIX, SYS, ...
+  // links[i][j]: connection of GPU i to GPU j in the notation of `nvidia-smi topo`: NV18, PIX, SYS, ...
+  std::vector<std::vector<std::string>> links{};
 };
 
 // Source of the machine facts: this machine, or a directory tree made by a test.

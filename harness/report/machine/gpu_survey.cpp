@@ -16,7 +16,7 @@ struct Memory {
   unsigned long long total, free, used;
 };
 
-// Upper bound of the NVLink search; NVML rejects link numbers that do not exist.
+// Highest number of NVLinks that are queried for a GPU; NVML rejects the numbers of links that do not exist.
 constexpr unsigned most_nvlinks = 64;
 constexpr int nvlink_to_a_switch = 2;
 

@@ -68,7 +68,8 @@ std::optional<double> cgroup_cpus(const fs::path& cgroup) {
 }
 
 CountOrNull cgroup_memory(const fs::path& cgroup) {
-  constexpr int64_t no_limit = int64_t{1} << 60;  // cgroup version 1 reports a huge number for no memory limit
+  // A limit above this means that there is none: cgroup version 1 then reports a huge number.
+  constexpr int64_t no_limit = int64_t{1} << 60;
   for (const char* file : {"memory.max", "memory/memory.limit_in_bytes"})
     if (const auto text = read_small(cgroup / file)) {
       const auto bytes = bytes_of_size(*text);

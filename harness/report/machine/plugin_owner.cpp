@@ -16,7 +16,7 @@ std::string name_of_user(uid_t user) {
 
 std::optional<PluginFault> fault_of_plugin(const std::filesystem::path& file) {
   using Kind = PluginFault::Kind;
-  // Check the folder too: if it is writable, the file can be replaced.
+  // Check the plug-in's folder too: whoever can write to it can replace the file.
   for (const auto& path : {file, file.parent_path()}) {
     struct stat state{};
     if (::stat(path.c_str(), &state) != 0) return PluginFault{Kind::missing, path};

@@ -8,7 +8,7 @@ namespace {
 // A setting that ids, names and texts show only if it differs from its default.
 struct Setting {
   const char* name;
-  std::string value;                     // empty if the setting has its default value
+  std::string value;                     // text of the setting's value; empty for the default value
   const char *before = "", *after = "";  // words before and after the value in the title of a table section
 };
 

@@ -100,7 +100,7 @@ struct Table<CaseSpec> {
       later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
 };
 
-// The fields of Table<CaseSpec> for the members of ProcessSettings, and a field for `python`, which is not in reports.
+// The fields of ProcessSettings: those that Table<CaseSpec> has for its members, and `python`, which is not in reports.
 template <>
 struct Table<ProcessSettings> {
   static constexpr const char* name = "process_settings";
@@ -113,8 +113,8 @@ struct Table<ProcessSettings> {
 // by "/name=value" for each mesh, model, scale, accumulation, recomputation or parameter that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
-// Returns "/name=value", with `sign` for "=", for the mesh, model, scale, accumulation and recomputation if they differ
-// from their defaults.
+// Returns "/name=value" for the mesh, model, scale, accumulation and recomputation if they differ from their defaults.
+// sign: the character to write in place of "=".
 std::string named_settings(const CaseSpec& spec, char sign);
 
 // Returns the settings that the cases of a table section share, e.g. "mnist-mlp · CPU · weak scaling, 64 samples per
@@ -123,7 +123,7 @@ std::string setting_text(const CaseSpec& spec, bool with_batch = true);
 
 // The settings that are ignored when the settings of two cases are compared.
 struct MayDiffer {
-  // The cases may differ in strategy, parameters, backend and scaling, as a case and the baseline of its speed-up do.
+  // True: the cases may differ in strategy, parameters, backend and scaling, as a case and its baseline do.
   bool strategy = false;
   bool world = false;
   bool batch = false;  // true: the cases may differ in batch, global (strong scaling) or per device (weak)
@@ -132,7 +132,7 @@ struct MayDiffer {
 // also the mesh), the seed, processes and oversubscribe.
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
-// Selects the cases against which speed-ups are measured.
+// Describes the reference cases, against which speed-ups are measured.
 struct Reference {
   // Strategy of the reference, which has default parameters and the case's world; empty: the baseline.
   std::string strategy = {};

@@ -8,8 +8,8 @@
 
 namespace dpbench {
 
-// Kind of a failure, in order from cause to effect among the failures of one step: wrong gradients cause wrong updates,
-// these cause wrong buffers and outputs. A failure that explains all others comes before those of any step.
+// Kind of a failed check, in order from cause to effect: within a step, wrong gradients cause wrong updates, which
+// cause wrong buffers and outputs. A failure of kind explains_all comes before the failures of all steps.
 enum class Effect { explains_all, cause, update, buffers, output };
 
 struct CheckMeaning {
@@ -21,7 +21,7 @@ struct CheckMeaning {
 
 namespace check_table {
 
-// A check that, if passed, proves a gradient or an update correct.
+// Returns the table entry of a check that, if passed, proves a gradient or an update correct.
 constexpr CheckMeaning proof(std::string_view name, std::string_view summary) {
   return {name, summary, Effect::cause, true};
 }

@@ -97,7 +97,7 @@ void read_fields(const Json& json, const std::string& path, T& value, const All&
     } else if constexpr (std::is_member_object_pointer_v<decltype(field.member)>) {
       using Member = std::remove_reference_t<decltype(value.*field.member)>;
       const Json* found = fields.find(field.key);
-      // An empty list or map may be absent from the JSON.
+      // The JSON may lack the key of a list or map, which is then empty.
       constexpr bool may_be_absent = ListOf<Member>::value || MapOf<Member>::value;
       if (!field.required && (!found || found->is_null())) return;
       if (may_be_absent && !found) return;
@@ -165,7 +165,8 @@ Json schema_of_fields(Json& definitions, const All& all = Table<T>::fields) {
     } else {
       using Member = std::remove_cvref_t<std::invoke_result_t<decltype(field.member), const T&>>;
       Json type = schema_of<Member>(field.limits, definitions);
-      // A struct that is left out of the JSON if it is empty is never null.
+      // An optional struct with omit_if_empty has no key in the JSON if it is empty, so the schema does not allow null
+      // for it.
       if (field.omit_if_empty && type.contains("oneOf")) type = Json(type["oneOf"][1]);
       if (field.null_if_empty) type["type"] = {"string", "null"};
       // Allow null for an optional floating-point number, because a non-finite number is written as null.

@@ -123,7 +123,7 @@ std::string read_text(const fs::path& path, size_t max_bytes) {
   std::vector<char> piece(size_t{1} << 20);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
     text.append(piece.data(), static_cast<size_t>(file.gcount()));
-    refuse_above(text.size());  // check the size again: the file may grow, or be a pipe without a size
+    refuse_above(text.size());  // check the size while reading, because a file may grow and a pipe has no size
   }
   if (file.bad()) throw UsageError("cannot read " + path.string() + ": " + std::strerror(errno));
   return text;

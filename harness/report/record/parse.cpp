@@ -135,7 +135,8 @@ Json parse_json(const std::string& text, const std::string& what, const JsonLimi
   try {
     if (Json::sax_parse(text, &reader)) return std::move(*root);
   } catch (const std::bad_alloc&) {
-    (void)root.release();  // Leak the partial document: destroying a JSON document allocates memory too.
+    // Leak the partial document: memory is exhausted, and destroying a JSON document would allocate more.
+    (void)root.release();
     throw;
   }
   const std::string where = reader.byte_ ? " (" + line_and_column(text, reader.byte_) + ")" : "";

@@ -1,6 +1,7 @@
 // Protocol between the front (the dpbench process) and a worker (the process of one rank): one JSON object per line,
 // over a socket pair that the worker inherits (DPBENCH_FD).
 //
+// The messages between the front and a worker, each with its meaning:
 //   front -> every rank   {"do":"block","case":{..},"sampling":{..},"check":true}
 //                           runs one block; the case stays set up for the next one
 //                         {"do":"end","case":{..},"sampling":{..},"blocks":[1,2],"retake":true}
@@ -10,7 +11,8 @@
 //                           checks the case with this number of seeds; whole_worlds: largest world with costly
 //                           scenarios on all workloads; dump: directory for the ranks' tensors; empty: none
 //                         {"do":"train","case":{..},"train":{..}}
-//                         {"do":"quit"}
+//                           trains the case to the end, with these options
+//                         {"do":"quit"}                    ends the worker
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"versions":{..}}                versions of the loaded
 //                                                                                         CUDA and NCCL libraries
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..],"means":".."}
@@ -36,9 +38,10 @@
 //                         {"event":"failed","case":"ID","rank":0,
 //                          "kind":"usage|unavailable|oom|nan|unwritten|peer|failure","reason":".."}
 //
-// Environment of a worker:
-//   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
-//   DPBENCH_FD
+// The environment variables of a worker process, each with its meaning:
+//   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
+//                                  as torchrun sets them
+//   DPBENCH_FD                     file descriptor of the socket to the front
 //   DPBENCH_RUN_DIR                private directory of the run: rendezvous file, shared memory, shared samples
 //   DPBENCH_GROUP, DPBENCH_NONCE   prefixes of keys in the ranks' rendezvous store; the nonce has 128 random bits
 //   DPBENCH_STORE                  HOST:PORT of the rendezvous store under an external launcher (torchrun, ...); else
@@ -47,11 +50,11 @@
 //   DPBENCH_SETTINGS               the group's ProcessSettings, as JSON
 //   DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_RUNTIME
 //                                  read only without DPBENCH_SETTINGS, which older builds do not know
-//   DPBENCH_TIMEOUT_S
-//   DPBENCH_PLUGINS                separated by ':'
+//   DPBENCH_TIMEOUT_S              timeout of the rendezvous and of collectives, in seconds
+//   DPBENCH_PLUGINS                paths of the plug-ins, separated by ':'
 //   DPBENCH_PROGRESS               file with a `Progress` per rank, then a `CallLog` per rank; older workers ignore
 //                                  the logs
-//   DPBENCH_CORES                  separated by ',': the cores of all ranks on this host. Set if each rank is bound
+//   DPBENCH_CORES                  the cores of all ranks on this host, separated by ','. Set if each rank is bound
 //                                  to its share of the cores
 #pragma once
 
@@ -123,12 +126,13 @@ struct JsonLimits {
 // beyond the limits. Throws a UsageError that begins with `what`.
 Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits = {});
 
-// A rank's heartbeat, in memory shared with the front (the dpbench process). When the ranks hang, the rank with the
-// smallest (step, beat) is the one for which the others wait.
+// A rank's heartbeat, in memory shared with the front (the dpbench process). When the ranks hang, they wait for the
+// rank with the lowest step or, if steps are equal, the lowest `beat`.
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
-  // Counts any progress of the rank: a collective called, a part of its work done. A Python interpreter that loads the
-  // rank's libraries counts down for each module that it imports, and sets it to 0 before the rank joins the others.
+  // Counter that changes with any progress of the rank: a collective called, or a part of its work done. While a Python
+  // interpreter loads the rank's libraries, it counts down with each imported module; it is 0 again when the rank joins
+  // the others.
   std::atomic<int64_t> beat{0};
   std::atomic<int64_t> collectives{0};  // collectives that the process has called, quoted in failure messages
   // The check that is running, e.g. "step 1 of scenario even", as text packed into 40 bytes; empty outside the checks
@@ -140,7 +144,7 @@ static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 // Number and hash of the collectives that a rank called in one process group.
 struct CallDigest {
   int64_t count = 0;
-  uint64_t hash = 0;  // hash of the descriptions of all these collectives, in their order
+  uint64_t hash = 0;  // hash of the descriptions of all collectives that the rank called in the group, in their order
 
   bool operator==(const CallDigest&) const = default;
 };
@@ -154,7 +158,7 @@ struct alignas(64) CallSlot {
   // Hash of this call and all calls of the group before it. If two ranks' hashes differ, the ranks made different
   // calls.
   std::atomic<uint64_t> hash{0};
-  // Description, e.g. "allreduce of 12 Float (sum)", truncated to fit.
+  // Description of the call, such as "allreduce of 12 Float (sum)", truncated to fit.
   std::array<std::atomic<uint64_t>, words> text{};
 };
 // store_text() writes a text as atomic words, truncated to fit, and load_text() reads it. Words are stored with release

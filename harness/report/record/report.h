@@ -123,7 +123,8 @@ struct CaseRecord {
   std::optional<Summary> step_time_ns;
   Derived derived;
   std::optional<TrainingRecord> training{};  // results of training; set only by `dpbench train`
-  // The case's memory by the formulas of `dpbench plan`; unset if it was not measured or has no such formula.
+  // The case's memory by the formulas of `dpbench plan`; unset if the case's memory was not measured or no formula
+  // covers the case.
   std::optional<MemoryFormula> memory_formula{};
   std::vector<std::string> warnings;  // warnings raised while the case ran
   std::vector<std::string> notices;   // findings about the timed blocks: outliers, trends
@@ -183,18 +184,21 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
-  std::string started{}, ended{};  // UTC, e.g. 2026-11-21T06:30:57Z; empty: unknown, or the run has not ended
+  // Start and end of the run in UTC, e.g. 2026-11-21T06:30:57Z; empty: unknown, or the run has not ended.
+  std::string started{}, ended{};
   // Default values of the strategies' parameters, by strategy and parameter. CaseSpec::params holds only values that
   // differ from these.
   std::map<std::string, std::map<std::string, std::string>> defaults{};
-  // Text such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty: no disturbance.
+  // How other programs disturbed the run, such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty:
+  // not at all.
   std::string disturbance{};
   // Which strategy is fastest, and why (report/answer). Unset in reports of `dpbench check` and `dpbench train`, and in
   // reports before version 1.7.
   std::optional<Answer> answer{};
 };
 
-// All keys of run.json but `cases`. The schemas of `tool`, `env` and `config` are completed in validate/schema.cpp.
+// Field table of run.json, with all keys but `cases`. validate/schema.cpp completes the schemas of `tool`, `env` and
+// `config`.
 template <>
 struct Table<Report> {
   using R = Report;
@@ -236,8 +240,8 @@ double rows_per_step(const CaseRecord& record);
 // block.
 int64_t slowest_ns(const std::vector<RankRecord>& block);
 bool any_failed(const std::vector<CheckRow>& checks);
-// Adds the check results of another launch, `more`, to `all`. Each check keeps one row: its first failure; without a
-// failure, the pass with the largest error; without a pass, the skipped row.
+// Adds the check results of another launch, `more`, to `all`. Each check keeps one row: the first failed one; without a
+// failed one, the passed one with the largest error; else the skipped one.
 void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
 // Returns the reason if `checks` has checks of the gradients or updates, but all were skipped, so that nothing proves
 // them correct; else nullopt.

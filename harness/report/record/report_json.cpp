@@ -49,7 +49,8 @@ void require_version(const Fields& report) {
 
 Json to_json(const CaseRecord& record) {
   Json json = write_value(record.spec);
-  // Fix the order of the first keys: `means` follows `reason` in run.json, but `training` in the schema.
+  // Fix the order of a case's first keys in run.json, where `means` follows `reason`. In the field table, `means` comes
+  // later.
   for (const char* key : {"status", "reason", "means"}) json[key] = nullptr;
   write_fields(record, json);
   return json;

@@ -18,7 +18,7 @@ struct Term {
 };
 
 struct Change {
-  // Estimate above 0: the new run is worse; low and high bound the 95 % interval.
+  // The estimated change, above 0 if the new run is worse, and the bounds of its 95 % interval.
   double estimate = 0, low = 0, high = 0;
 };
 

@@ -25,8 +25,8 @@ bool refers_back(const std::string& text) {
   return text.starts_with("(?P=") || (text.starts_with('\\') && digit_or_k);
 }
 
-// Returns the fault of an invalid pattern, and its place. RE2 names the place unless the fault lies in the whole
-// pattern.
+// Returns what is wrong with an invalid regular expression, and where. RE2 does not tell the place of a fault in the
+// whole expression.
 std::string problem_of(const re2::RE2& pattern) {
   const std::string& text = pattern.pattern();
   const std::string& part = pattern.error_arg();

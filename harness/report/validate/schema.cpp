@@ -36,10 +36,10 @@ constexpr const char* shared_definitions = R"json({
     "properties": {
       "name": {"const": "dpbench", "description": "name of the program"},
       "version": {"type": "string", "minLength": 1, "description": "version of dpbench"},
-      "commit": {"type": "string", "minLength": 1, "description": "commit of dpbench's sources"},
+      "commit": {"type": "string", "minLength": 1, "description": "commit of dpbench's sources; -dirty: with changes"},
       "compiler": {"type": "string", "description": "compiler that built dpbench"},
       "build_type": {"type": "string", "description": "CMake build type"},
-      "directory_commit": {"type": ["string", "null"], "description": "commit of the repository in the working directory; null: none"},
+      "directory_commit": {"type": ["string", "null"], "description": "commit of the repository in the working directory; -dirty: with changes; null: none"},
       "argv": {"type": "array", "items": {"type": "string"}, "description": "arguments of the command line"}
     }
   }
@@ -65,7 +65,7 @@ constexpr const char* duel_skeleton = R"json({
     "id": {"type": "string", "minLength": 1},
     "status": {"enum": []},
     "order_seed": {"type": ["integer", "null"], "minimum": 1, "description": "random seed for the order of builds within pairs and of cases; since 1.1"},
-    "gate": {"enum": ["passed", "failed", "inconclusive"]},
+    "gate": {"enum": []},
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
     "config": {"type": "object", "additionalProperties": true},
@@ -155,7 +155,8 @@ Json common_definitions() {
 
 Json run_schema() {
   Json definitions = common_definitions();
-  definitions["case"] = nullptr;  // reserves the place of "case" before the types of its fields
+  // The type "case" shall come first in the schema, although the types of its fields are added before it.
+  definitions["case"] = nullptr;
   schema_of<CheckRow>(range::any, definitions);
   schema_of<Summary>(range::any, definitions);
   schema_of<Derived>(range::any, definitions);
@@ -180,6 +181,7 @@ Json duel_schema() {
   Json schema = Json::parse(duel_skeleton), &definitions = schema["$defs"];
   definitions = common_definitions();
   schema["properties"]["status"]["enum"] = enum_values<RunStatus>();
+  schema["properties"]["gate"]["enum"] = enum_values<GateResult>();
   schema["properties"]["rule"] = schema_of_fields<DuelRule>(definitions);
   definitions["case"] = case_definition({{"required", {"status", "verdict", "look", "steps_per_block", "launches"}},
                                          {"properties", Json::parse(duel_results)}},
@@ -215,7 +217,7 @@ class Checker {
 
   void visit(const Json& value, const Json& schema, const std::string& path) {
     if (const auto reference = schema.find("$ref"); reference != schema.end())
-      // Remove the prefix "#/$defs/" (8 characters) from the reference.
+      // Remove the prefix "#/$defs/" (8 characters) from the reference, which leaves the type's name.
       return visit(value, definitions_.at(reference->get<std::string>().substr(8)), path);
     if (const auto either = schema.find("oneOf"); either != schema.end())
       return value.is_null() ? void() : visit(value, either->at(1), path);

@@ -115,9 +115,11 @@ void check_launches(const Report& report, const CaseRecord& record, Problems& pr
   }
   const auto asked_for = configured_number(report, "/launches");
   if (!asked_for || !record.ok() || record.launches.empty()) return;
-  // In a run of `tune`, the configured number of launches counts only those that judge the last candidates.
+  // Skip the check of the number of launches for a run of `tune`, where the configured number counts only the launches
+  // that judge the last candidates.
   if (configured_number(report, "/judged_from_launch")) return;
-  // With max_noise_percent, more launches than configured are made until the noise is low enough.
+  // With max_noise_percent, a case may have more launches than configured: launches are added until its noise is low
+  // enough.
   const bool more = field_of(report.config, "/max_noise_percent").is_number();
   const auto launches = std::ssize(record.launches);
   problems.require(launches == *asked_for || (more && launches > *asked_for),
@@ -137,8 +139,8 @@ void check_status(const Report& report, const CaseRecord& record, Problems& prob
   if (!record.step_time_ns) return;
   const Summary& s = *record.step_time_ns;
   if (!s.ci95_low || !s.ci95_high) return;
-  // An interval that covers the variation between launches may miss the median, because it is the interval of the
-  // launches' geometric mean.
+  // The median may lie outside an interval that covers the variation between launches, because this is the interval of
+  // the launches' geometric mean.
   const bool holds = *s.ci95_low <= s.median && s.median <= *s.ci95_high;
   problems.require(*s.ci95_low <= *s.ci95_high && (s.interval == IntervalOver::launches || holds),
                    "stats.step_time_ns: the interval does not contain the median");

@@ -35,7 +35,7 @@ class Failures {
   }
 
   std::string exception, peer_mismatch, not_finite;
-  // What the strategy has refused to run so far: nothing, at least one scenario, or the case's kind of model.
+  // What the strategy has refused to run so far: nothing, at least one scenario, or any model of the case's kind.
   Refusal refusal = Refusal::none;
   // Position of the first non-finite value in the order of scenarios (test runs of the strategy), their steps, and the
   // kinds of value (loss, gradient, parameter). The positions on different ranks are comparable, because all ranks run
@@ -81,8 +81,8 @@ int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, 
   return std::stoi(broadcast_text(store, key + ".first", rank, std::to_string(first)));
 }
 
-// Returns the request to check a case with the seed `spec.seed`. The caller sets its callback `show` and the rendezvous
-// store.
+// Returns the request to check a case with the seed `spec.seed`. The caller must still set two members of the request:
+// the callback `show` and the rendezvous store.
 CheckRequest request_of(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
                         const std::string& shared_dir) {
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);

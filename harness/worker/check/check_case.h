@@ -27,11 +27,12 @@ struct SuiteOptions {
 
 // Returns the names of the scenarios to run before timing. `even` and `uneven` run in float64, `working` and
 // `uneven-working` in the timed dtype; the uneven ones have different numbers of samples on the ranks. `unwatched`
-// reads tensors only after its last step. A case with micro-batches or clipping also runs their scenarios. All use
-// batches like the timed ones, so an exception of the timed steps usually occurs in them already.
+// reads tensors only after its last step. A case with micro-batches or clipping also runs the scenarios with
+// micro-batches or clipping. All scenarios use batches like the timed ones, so an exception of the timed steps usually
+// occurs in them already.
 std::vector<std::string> scenarios_before_timing(const CaseSpec& spec);
-// Returns a regular expression that matches the names of the checks that run before timing, without those that run a
-// scenario a second time.
+// Returns a regular expression that matches the names of the checks that run before timing. Checks that need a second
+// run of a scenario are not among them.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {

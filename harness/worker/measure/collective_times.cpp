@@ -11,10 +11,10 @@ namespace dpbench {
 namespace {
 
 using Calls = std::deque<CollectiveLog::Call>;
-// To limit memory, a profile with more collectives than this has no communication times.
+// Largest number of collectives in a profile with communication times. A profile with more has none, to limit memory.
 constexpr size_t max_collectives = 200000;
 
-// Returns, for each element, the largest value of any rank of the group.
+// Returns the maximum of `values` over the ranks of the group, element by element.
 at::Tensor largest(const at::Tensor& values, c10d::ProcessGroup& group, at::Device device) {
   std::vector<at::Tensor> box = {values.to(device)};
   c10d::AllreduceOptions options;

@@ -18,7 +18,7 @@ inline int64_t ns_of(Phases::Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-// The times of the profiled steps on this rank, in nanoseconds of the phases' clock.
+// The times of the profiled steps on this rank, in nanoseconds of the clock that times the phases of a step.
 struct StepTimes {
   std::vector<int64_t> begins = {};
   Spans blocked = {};  // spans in which the thread that runs the steps was in the communication phase

@@ -36,18 +36,22 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
     const c10::Storage* storage = storage_of(tensor);
     if (!storage) continue;
     if (const auto known = blocks_.find(storage->data()); known != blocks_.end()) {
-      if (known->second.number > first_)  // the tensor is a copy that kept_tensors() has made
+      // A tensor that kept_tensors() has allocated is a copy, so the part of the strategy's own tensor is unknown and
+      // end() returns nullopt. Gradients are exempt, because end() looks for them again.
+      if (known->second.number > first_)
         copies_ = copies_ || part != &MemoryParts::gradients;
       else if (known->second.part == &MemoryParts::buffers)
         known->second.part = part;
-    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {  // a tensor in memory of several ranks
+      // The allocator of CPU tensors does not know this tensor, because it lies in memory that ranks share. So its
+      // memory is added here.
+    } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {
       blocks_.emplace(storage->data(), Block{part, static_cast<int64_t>(storage->nbytes()), 0});
     }
   }
 }
 
 std::optional<MemoryParts> MemoryWatch::end(Strategy& strategy) {
-  Peak found = peak();  // read the peak now, because kept_tensors() may allocate copies
+  Peak found = peak();  // the peak is read before kept_tensors() is called, which may allocate copies
   const NamedTensors gradients = strategy.kept_tensors().gradients;
   for (const auto& [name, tensor] : gradients) move_to_gradients(tensor, found);
   return copies_ ? std::nullopt : std::optional(found.parts);
@@ -81,7 +85,7 @@ void MemoryWatch::allocated(const void* block, int64_t bytes) {
 void MemoryWatch::freed(const void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   const auto known = blocks_.find(block);
-  if (known == blocks_.end()) return;  // the tensor was allocated before this MemoryWatch began to count
+  if (known == blocks_.end()) return;  // allocated before counting began, so it is in no part
   live_.*known->second.part -= bytes;
   blocks_.erase(known);
 }

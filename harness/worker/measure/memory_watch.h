@@ -39,7 +39,7 @@ class MemoryWatch : public TensorWatcher, public PhaseListener {
   using Part = int64_t MemoryParts::*;
   struct Block {
     Part part;
-    int64_t bytes, number;  // number: position among the allocations, from 1
+    int64_t bytes, number;  // number: the memory block's position among all allocations, from 1
   };
   struct Peak {
     MemoryParts parts;

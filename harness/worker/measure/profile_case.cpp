@@ -26,8 +26,8 @@ namespace dpbench {
 namespace {
 
 using Time = Phases::Clock::time_point;
-// Steps before the profiled ones: enough for DDP's Reducer to rebuild its buckets. The machine needs no warm-up: the
-// timed blocks of steps ran before.
+// Untimed steps before the profiled ones: enough for DDP's Reducer to rebuild its buckets. The machine needs no further
+// warm-up after the timed blocks of steps.
 constexpr int64_t warmup_steps = 5;
 constexpr int64_t max_steps = 500, traced_steps = 5;
 // The FLOP count is averaged over an epoch of at most this many steps, because the last step of an epoch may have fewer
@@ -100,9 +100,9 @@ class ProfiledCase {
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
-  // Runs the steps in `recording`, in which a strategy that replays steps records them, then `steps` warm-up steps.
-  // Returns the mean FLOP count of the last `counted` steps. Phase timing is on here too, because the first step with
-  // it may switch on a strategy's own clocks (as in ddp).
+  // Runs the steps whose numbers are in `recording`, in which a strategy that replays steps records them, then `steps`
+  // warm-up steps. Returns the mean FLOP count of the last `counted` steps. Phases are timed in these steps too,
+  // because the first timed step may switch on a strategy's own clocks (as in ddp).
   std::optional<int64_t> warm_up(const std::vector<int64_t>& recording, int64_t steps, int64_t counted) {
     StepFlop flop;
     phases_.switch_on(true);
@@ -174,7 +174,8 @@ class ProfiledCase {
     Trace trace(device_);
     phases_.switch_on(true);
     phases_.listen(&trace);
-    const bool timed = logged_ && device_.is_cpu();  // on a GPU the trace already has the kernels of the collectives
+    // on a GPU, the trace already shows the kernels of the collectives, so they are not logged
+    const bool timed = logged_ && device_.is_cpu();
     if (timed) log_.start();
     for (int64_t i = 0; i < traced_steps; ++i) step(step_++);
     phases_.listen(nullptr);
@@ -210,7 +211,8 @@ class ProfiledCase {
   CommunicationSpans blocked_;
   CollectiveLog log_;
   bool logged_;  // true if the strategy's collectives can be logged
-  // Declared before the strategy, to see its allocations; unset on a GPU or with replayed steps.
+  // Watches the memory of the strategy's tensors; unset on a GPU or with replayed steps. Declared before the strategy,
+  // to see its allocations.
   std::optional<MemoryWatch> memory_;
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
@@ -246,7 +248,8 @@ bool profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   ProfiledCase profiled(spec, setup, source, group, pulse);
   bool by_engine = false;
   {
-    const EngineWatch engine;  // counts autograd nodes until the profiled steps, which counting would slow down
+    // counts autograd nodes in the warm-up only, because counting would slow down the profiled steps
+    const EngineWatch engine;
     record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
     by_engine = engine.nodes() > 0;
   }

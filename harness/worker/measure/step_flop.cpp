@@ -15,7 +15,8 @@ void StepFlop::end(std::span<const Batch> micro) {
   }
   const int64_t counted = count_.flop() - before_;
   if (!replayed_ && counted > 0)
-    // Keep the first FLOP count of each input shape: later steps may replay some operations, which are not counted.
+    // The first FLOP count of each input shape is kept: in later steps some operations may be replayed, which are not
+    // counted.
     eager_.emplace(shape, counted);
   const auto known = eager_.find(shape);
   steps_.push_back(known == eager_.end() ? std::nullopt : std::optional(known->second));

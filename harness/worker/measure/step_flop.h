@@ -34,7 +34,7 @@ class StepFlop : public PhaseListener {
   FlopCount count_;
   int64_t before_ = 0;
   bool replayed_ = false;
-  std::map<Shape, int64_t> eager_;  // counts of steps that were not replayed, by input shapes
+  std::map<Shape, int64_t> eager_;  // FLOP counts of steps that were not replayed, by input shapes
   std::vector<std::optional<int64_t>> steps_;
 };
 

@@ -23,8 +23,8 @@ namespace dpbench {
 namespace {
 
 // Returns the number of untimed steps before each block, which refill the caches after a block of another case or
-// build. One long step is enough. If the user sets the steps per block, the number must not depend on the measured
-// time.
+// build: two, or one if a step is long. It is always two if the user sets the steps per block, so that it does not
+// depend on a measured time.
 int64_t rewarm_steps(const Sampling& sampling, double step_ns) { return sampling.steps == 0 && step_ns > 5e6 ? 1 : 2; }
 
 const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().at(spec.strategy); }
@@ -83,8 +83,8 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
   if (audit_) audit_->look();
 }
 
-// Runs untimed steps in pieces and returns the time of a step in the fastest piece. Steps of a piece that waited for
-// CPU cores seem longer, so a block planned with their time would have too few steps.
+// Runs untimed steps in pieces and returns the time of a step in the fastest piece. Steps that waited for CPU cores
+// take longer, and a block planned with their time would have too few steps.
 double TimedCase::warm_step_ns(int64_t steps) {
   constexpr int64_t pieces = 4;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -113,7 +113,7 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   const int64_t ns = timer_.block(steps_, &readings_.emplace_back());
   const CoreUse::Spent spent = use.spent();
   step_tensor_bytes_ = std::max(step_tensor_bytes_, tensor_peak_bytes() - tensors_before_);
-  group_.barrier();  // if a rank skipped a collective, the backend can detect the mismatch here
+  group_.barrier();  // at this barrier the backend can detect that a rank skipped a collective
   gpus_.read();
   call_accessors();
   RankRecord record = figures();
@@ -198,7 +198,8 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   if (by_engine && runtime() == Runtime::fast && setup_.devices.at(0).is_cpu())
     record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
   const bool divides_blocks = info_of(spec_).live_parameters && spec_.world > 1;
-  // Only Python models are checked for blocks, because this builds the model again, which may take seconds.
+  // A sharded strategy communicates a model without blocks (layers to gather one after another) as a whole. Only models
+  // in Python are checked for blocks, because the check constructs the model again, which may take seconds.
   if (divides_blocks && workload_registry().at(spec_.workload).python && workload_->model(0)->blocks().empty())
     record.warnings.emplace_back("the model is one unit, communicated whole: model() does not return an nn.Sequential");
   const bool time_left = static_cast<double>(timed_steps_) * step_ns_ * 1e-9 < sampling.max_time_s;

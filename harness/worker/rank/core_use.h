@@ -22,8 +22,8 @@ class CoreUse {
     // report this time.
     std::optional<int64_t> queue_ns{};
 
-    // Returns a lower bound on the CPU time used in a period of part_ns within the measurement, if at most one thread
-    // ran in the rest of the measurement.
+    // Returns the least CPU time that was used in a period of part_ns within the measurement, if at most one thread ran
+    // outside this period.
     int64_t cpu_within(int64_t part_ns) const { return std::max<int64_t>(0, cpu_ns - (wall_ns - part_ns)); }
   };
   // Returns the CPU time, context switches and queueing time since the measurement began.
@@ -33,7 +33,7 @@ class CoreUse {
   struct Thread {
     int64_t running_ns = 0, queued_ns = 0;
   };
-  // Reads /proc/self/task/TID/schedstat of all threads; empty without kernel support.
+  // Returns each thread's times in /proc/self/task/TID/schedstat; empty if the kernel does not report them.
   static std::map<int, Thread> threads();
 
   int64_t wall_ns_, cpu_ns_, switches_;

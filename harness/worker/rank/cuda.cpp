@@ -24,7 +24,8 @@ std::string load_cuda() {
 #ifdef DPBENCH_CUDA_LIBRARY
   if (!dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL))
     return std::string("its library cannot be loaded: ") + dlerror();
-  at::globalContext().setAllowTF32CuDNN(false);  // torch's default would run float32 convolutions in TF32
+  // by default, torch would run float32 convolutions in the less precise TF32
+  at::globalContext().setAllowTF32CuDNN(false);
   return "";
 #else
   return DPBENCH_CUDA_REASON;

@@ -8,7 +8,7 @@
 namespace dpbench {
 
 struct DeviceMemory {
-  int64_t allocated = 0, reserved = 0;  // reserved: including free memory that the allocator caches
+  int64_t allocated = 0, reserved = 0;  // reserved: taken from the GPU, including free memory that the allocator caches
 };
 
 // Tracks the largest memory peak among the process's GPUs.

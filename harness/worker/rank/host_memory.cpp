@@ -15,7 +15,8 @@ namespace dpbench {
 namespace {
 
 int64_t initial_bytes = 0, leftover_bytes = 0;
-int64_t earlier_peak_bytes = 0;  // the case's peak before the latest UncountedMemory; 0: none in this case
+// the case's peak before the counting was paused last (by an UncountedMemory); 0: never paused in this case
+int64_t earlier_peak_bytes = 0;
 
 int64_t status_bytes(const char* key) {
   std::ifstream status("/proc/self/status");
@@ -33,7 +34,7 @@ void restart_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 void retain_freed_memory(Runtime runtime) {
   for (const char* chosen : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"})
     if (std::getenv(chosen)) return;
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // size from which malloc uses mmap: the largest that glibc accepts
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // malloc uses mmap for blocks from this size on; glibc accepts no larger value
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
   if (runtime == Runtime::fast) cache_small_blocks();

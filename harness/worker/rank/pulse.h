@@ -52,8 +52,9 @@ class Pulse {
   CallLog* log_ = &unused_log_;
   mutable std::mutex calls_mutex_;
   std::map<uint64_t, CallDigest> calls_ = {{0, {}}};
-  size_t logged_ = 0;      // number of collective calls that this process has logged
-  std::jthread follower_;  // declared last, so the thread is joined before the members it writes to are destroyed
+  size_t logged_ = 0;  // number of collective calls that this process has logged
+  // this member is declared last, so its thread is joined before the members it writes to are destroyed
+  std::jthread follower_;
 };
 
 }  // namespace dpbench

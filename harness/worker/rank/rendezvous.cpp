@@ -71,7 +71,7 @@ std::string connection_error(const Rendezvous& rendezvous, Clock::time_point unt
   }
   return why;
 } catch (const UsageError& error) {
-  return error.what();  // do not throw: the host name may resolve at a later try
+  return error.what();  // an unknown host name is no error yet, because it may resolve at a later try
 }
 
 // Waits until the rendezvous address accepts connections; throws after the timeout. TCPStore's own retries back off and
@@ -129,7 +129,7 @@ void FastFileStore::wait(const std::vector<std::string>& keys, const std::chrono
   const auto in_time = [&] { return timeout == kNoTimeout || Clock::now() - begin < timeout; };
   for (auto interval = first_interval; !check(keys) && in_time(); interval = std::min(2 * interval, longest_interval))
     std::this_thread::sleep_for(interval);
-  // Throws c10d's timeout error if a key is still missing.
+  // Throws c10d's timeout error if a key is still missing at the end of the timeout.
   FileStore::wait(keys, std::chrono::milliseconds(1));
 }
 

@@ -14,7 +14,8 @@ namespace dpbench {
 namespace {
 
 constexpr size_t unit = c10::gAlignment;  // alignment of tensors in bytes, and granularity of cached sizes
-// Largest cached size in units; maximum number of blocks cached per size and thread (2 MiB per thread in all).
+// Largest cached size, as a multiple of `unit`; maximum number of memory blocks cached per size and thread (2 MiB per
+// thread in all).
 constexpr size_t max_units = 64, max_cached = 16;
 
 struct FreeBlock {
@@ -40,8 +41,8 @@ class ThreadCache {
     return kept ? kept : std::aligned_alloc(unit, units * unit);
   }
 
-  // Returns a block to the cache. malloc_usable_size exceeds the requested size by less than one unit, so it gives the
-  // block's size class.
+  // Returns a memory block to the cache. malloc_usable_size() exceeds the requested size by less than `unit` bytes, so
+  // it gives the block's size class.
   static void release(void* block) {
     const size_t units = malloc_usable_size(block) / unit;
     if (units == 0 || units > max_units || ended()) return std::free(block);
@@ -72,12 +73,12 @@ struct SmallBlocks : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0 || bytes > max_units * unit) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     void* const block = ThreadCache::allocate((bytes + unit - 1) / unit);
-    // Let torch's default allocator throw its out-of-memory error.
+    // If malloc fails, let torch's default allocator try and throw its out-of-memory error.
     if (!block) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     return {block, block, &ThreadCache::release, c10::DeviceType::CPU};
   }
-  // Returns the function that frees a block. It may also free blocks of torch's default allocator (empty or large
-  // ones), which uses malloc too.
+  // Returns the function that frees a memory block. It may also free blocks of torch's default allocator (empty or
+  // large ones), which uses malloc too.
   c10::DeleterFnPtr raw_deleter() const override { return &ThreadCache::release; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };

@@ -30,8 +30,8 @@ void tell(const Tell& tell_watcher) {
   if (current) tell_watcher(*current);
 }
 
-// Returns the bytes to count for a block; 0 for a small block. The result depends only on the block, so that allocating
-// and freeing it count the same bytes.
+// Returns the bytes to count for a memory block; 0 for a small block. The result depends only on the block, so that
+// allocating and freeing it count the same bytes.
 int64_t counted(void* block) {
   const size_t bytes = malloc_usable_size(block);
   return bytes >= least_counted ? static_cast<int64_t>(bytes) : 0;

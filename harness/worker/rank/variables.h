@@ -15,7 +15,7 @@ struct Variables : ProcessSettings {
   int channel = -1;  // descriptor of the socket to the front (the dpbench process)
   std::string run_dir, group, nonce, progress_file;
   Rendezvous rendezvous;  // rendezvous address under an external launcher; empty: the ranks use a file in run_dir
-  bool serves = false;    // relay process only: true if it serves the rendezvous store
+  bool serves = false;    // true for a relay process that serves the rendezvous store
   std::vector<std::string> plugins;
   std::vector<int> cores;  // cores of all ranks on this host; empty: ranks are not pinned to separate cores
   std::chrono::milliseconds timeout{30000};

@@ -58,7 +58,7 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
   if (strategy.parallelism != Parallelism::replicas) move_cache_to(device);
 }
 
-// The cached samples are the same in every epoch, so they are copied to the device once.
+// Copies the cached samples to the device. One copy suffices, because they are the same in every epoch.
 void StepSource::move_cache_to(at::Device device) {
   for (auto& micros : cached_)
     for (Batch& batch : micros) batch = {batch.input.to(device), batch.target.to(device), batch.ids.to(device)};

@@ -58,7 +58,7 @@ bool EpochChecks::after_epoch(Strategy& strategy, TrainingState& state) {
 bool EpochChecks::ranks_differ(Strategy& strategy, int64_t epoch) {
   if (job_.info.gradient == Gradient::local)
     // With local gradients (local SGD), ranks may differ until the parameters are averaged, at the latest at the end of
-    // training.
+    // training, so they are not compared.
     return false;
   const auto texts =
       job_.group.gather(fingerprint(strategy.parameters(), job_.own) + " " + fingerprint(strategy.state(), job_.own));

@@ -57,7 +57,8 @@ class Trainer {
     prepare();
     output_.greet(workload_);
     while (state_.epoch < job_.epochs() && !over_) epoch();
-    // Check gradients and parameters too: the last step's loss was computed before its update.
+    // A loss shows the parameters before its step's update, so gradients and parameters are checked after the last
+    // step.
     require_finite(*strategy_, steps_done() - 1);
     strategy_->finish();
     if (job_.options.checkpoint_every > 0) files_.checkpoint(*strategy_, state_, losses_);

@@ -43,7 +43,7 @@ std::string memo_line(const EpochLoss& loss) {
 std::vector<std::string> guide_greeting(const DeviceCount& count, int64_t samples, std::span<const int64_t> input) {
   std::vector<int64_t> shape(input.begin(), input.end());
   if (!shape.empty()) shape[0] = samples;
-  // Print the shape as the Keras guide does, with the channels last.
+  // The Keras guide prints shapes with the channels last.
   if (shape.size() == 4) shape = {shape[0], shape[2], shape[3], shape[1]};
   return {"Running on " + devices(count), "x_train shape: " + joined(shape, '(', ')')};
 }

@@ -11,7 +11,7 @@ struct Document {
   std::vector<std::string> (*greeting)(const DeviceCount& count, const Workload& workload);
   std::string (*epoch_line)(const EpochLoss& loss);
   double EpochLoss::* printed;  // the loss that the epoch line prints: total or mean
-  bool shapes_alone = false;    // true: with --show-shapes, the tutorial program prints shapes but no loss
+  bool shapes_alone = false;    // true: with --show-shapes, the tutorial program prints shapes only, no loss
 };
 
 namespace {

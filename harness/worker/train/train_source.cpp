@@ -8,8 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the number of the replica, which determines the samples of this process. A single process gets all samples,
-// even if it has several replicas.
+// Returns the number of this process's replica and the number of all replicas, which decide which samples the process
+// gets. A single process gets all samples, even if it has several replicas.
 DataPlace place_of(const CaseSpec& spec, int rank) {
   return spec.processes == 1 ? DataPlace{} : data_place(parse_mesh(spec.mesh), spec.world, rank);
 }

@@ -26,8 +26,9 @@ namespace dpbench {
 
 enum class Spread { invariant, replicated, varying, partial };
 
-// The kind of an operation: nonlinear in a tensor, a sum of tensors, a product of tensors, or a contraction over the
-// dimension that is cut among the ranks, as in a row-parallel layer.
+// The kinds of operations, with different rules for the distribution of the result over ranks: nonlinear in a tensor, a
+// sum of tensors, a product of tensors, or a contraction over the dimension that is cut among the ranks, as in a
+// row-parallel layer.
 enum class Rule { nonlinear, sum, product, contraction };
 
 inline const char* text_of(Spread spread) {
@@ -35,8 +36,8 @@ inline const char* text_of(Spread spread) {
   return texts[static_cast<size_t>(spread)];
 }
 
-// Returns the distribution (I, R, V or P) of an operation's result. Throws std::logic_error, with the operation's name,
-// if the operation cannot combine these inputs.
+// Returns the distribution over ranks (I, R, V or P) of an operation's result. Throws std::logic_error, with the
+// operation's name, if the operation cannot combine inputs with these distributions.
 inline Spread spread_of(Rule rule, const std::string& operation, const std::vector<Spread>& inputs) {
   const auto count = [&](Spread spread) { return std::count(inputs.begin(), inputs.end(), spread); };
   const auto all = static_cast<std::ptrdiff_t>(inputs.size());
@@ -71,7 +72,8 @@ class Activation {
   const at::Tensor& tensor() const { return tensor_; }
   Spread spread() const { return spread_; }
 
-  // Returns the tensor. Throws unless it has the distribution `spread` on this axis.
+  // Returns the tensor. operation: the name of the operation that takes it. Throws, with this name, unless the tensor
+  // has the distribution `spread` on this axis.
   const at::Tensor& as(Spread spread, const Axis& axis, const std::string& operation) const {
     if (axis.name != axis_)
       throw std::logic_error(operation + " on axis " + axis.name + ": the tensor has its type on axis " + axis_);
@@ -161,5 +163,5 @@ inline Activation varying_to_varying(const Activation& x, const Axis& axis, cons
   return {varying_to_varying(x.as(Spread::varying, axis, "varying_to_varying"), axis, from, to), axis, Spread::varying};
 }
 
-}  // namespace typed (builds with assertions) or untyped
+}  // namespace `typed` in builds with assertions, otherwise `untyped`
 }  // namespace dpbench

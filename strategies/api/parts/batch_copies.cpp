@@ -44,8 +44,8 @@ std::vector<int64_t> BatchCopies::offsets_of(const std::vector<at::Tensor>& like
 }
 
 std::vector<at::Tensor> BatchCopies::views_of(const at::Tensor& memory, const std::vector<at::Tensor>& like) const {
-  // Keeps the views independent for autograd: a write to one must not increment the version of others that autograd has
-  // saved.
+  // Makes views that autograd treats as independent tensors. Otherwise a write to one view would increment the version
+  // counter of the others, and autograd would refuse a backward pass that had saved them.
   const at::AutoDispatchBelowADInplaceOrView below;
   const std::vector<int64_t> offsets = offsets_of(like);
   std::vector<at::Tensor> views(like.size());
@@ -79,7 +79,8 @@ at::Tensor BatchCopies::upload(const std::vector<at::Tensor>& tensors) {
 }
 
 BatchCopies::Slot& BatchCopies::next_slot(int64_t bytes) {
-  // All buffers of the ring grow together, because pinning memory is slow and may synchronise the device.
+  // All pinned buffers of the ring grow at the same time: pinning memory is slow and may synchronise the device, so it
+  // should happen rarely.
   if (bytes > slot_bytes_) {
     for (Slot& slot : ring_) slot.host = at::empty({bytes}, row_bytes_on(at::kCPU).pinned_memory(device_.is_cuda()));
     slot_bytes_ = bytes;
@@ -92,12 +93,13 @@ BatchCopies::Slot& BatchCopies::next_slot(int64_t bytes) {
 at::Tensor BatchCopies::copy_to_device(Slot& slot, int64_t bytes) const {
   const c10::impl::VirtualGuardImpl device(device_.type());
   const c10::Stream computing = device.getStream(device_);
-  // Makes the copy stream wait until the compute stream has passed this buffer's last use. Otherwise copies could run
-  // further ahead, and every launched step would hold device memory.
+  // Makes the copy stream wait until the compute stream has reached the last use of this pinned buffer. Otherwise the
+  // host could enqueue copies many steps ahead, and each would hold device memory.
   slot.requested.block(*stream_);
   at::Tensor memory;
   {
-    // Device memory is allocated on the copy stream too: memory freed on the compute stream may still be read there.
+    // The device memory is allocated on the copy stream. Memory allocated on the compute stream could be memory just
+    // freed there, which kernels of that stream may still be reading.
     const c10::StreamGuard guard(*stream_);
     memory = at::empty({bytes}, row_bytes_on(device_));
     memory.copy_(slot.host.narrow(0, 0, bytes), /*non_blocking=*/true);
@@ -105,8 +107,8 @@ at::Tensor BatchCopies::copy_to_device(Slot& slot, int64_t bytes) const {
   slot.copied.record(*stream_);
   slot.copied.block(computing);
   slot.requested.record(computing);
-  // Tells the allocator that the compute stream uses the memory, so that after a free it is reused only when that
-  // stream has passed this point.
+  // Tells the allocator that the compute stream reads this device memory too. After the memory is freed, it is reused
+  // only when the compute stream has reached this point.
   device.recordDataPtrOnStream(memory.storage().data_ptr(), computing);
   return memory;
 }

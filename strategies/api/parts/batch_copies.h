@@ -14,7 +14,7 @@ namespace dpbench {
 // A replica's host-to-device copier of samples. Not thread-safe.
 class BatchCopies {
  public:
-  // storage: the dtype to which floating-point tensors are cast.
+  // storage: the dtype in which floating-point tensors are stored on the device.
   BatchCopies(at::Device device, at::ScalarType storage);
 
   // Returns the tensors on the device, ready for use on the current stream. If all tensors are on the host, they are
@@ -34,7 +34,8 @@ class BatchCopies {
   struct Slot {
     explicit Slot(at::DeviceType type) : copied(type), requested(type) {}
     at::Tensor host;
-    c10::Event copied;     // event on the copy stream, after which the host buffer may be reused
+    // Event recorded on the copy stream after the copy from this buffer; after it, the host may fill the buffer again.
+    c10::Event copied;
     c10::Event requested;  // event on the compute stream, recorded at the last use of this buffer
   };
   at::ScalarType stored_type(const at::Tensor& tensor) const;

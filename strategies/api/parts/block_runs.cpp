@@ -1,5 +1,6 @@
 #include "strategies/api/parts/block_runs.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -8,12 +9,28 @@
 #include "strategies/parts/flop_count.h"
 
 namespace dpbench {
+namespace {
+
+// Returns true if the first samples, each as a batch of its own, have inputs of different sizes.
+bool samples_differ_in_size(const Workload& workload) {
+  constexpr int64_t compared = 256;
+  std::vector<int64_t> first;
+  for (int64_t id = 0; id < std::min(workload.samples(), compared); ++id) {
+    const std::vector<int64_t> sizes = workload.batch(at::full({1}, id, at::kLong)).input.sizes().vec();
+    if (id == 0) first = sizes;
+    if (sizes != first) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& workload) {
   const at::NoGradGuard no_grad;
   const Batch sample = replica.to_device(workload.batch(at::zeros({1}, at::kLong)));
   const std::shared_ptr<Model>& model = replica.shared_model();
-  model->eval();  // a pass in training mode would change the statistics of BatchNorm
+  // Evaluation mode, because a forward pass in training mode would change BatchNorm's running statistics.
+  model->eval();
   std::vector<BlockRun> all;
   at::Tensor x = sample.input;
   for (size_t block = 0; block < model->blocks().size(); ++block) {
@@ -27,6 +44,7 @@ std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& wor
 
 std::function<const std::vector<BlockRun>&()> runs_at_first_call(const Workload& workload) {
   return [&workload, runs = std::make_shared<std::optional<std::vector<BlockRun>>>()]() -> const auto& {
+    if (!*runs && samples_differ_in_size(workload)) runs->emplace();
     if (!*runs) *runs = runs_of_blocks(Replica(workload, at::kCPU, at::kFloat, 0, 0), workload);
     return **runs;
   };

@@ -1,4 +1,4 @@
-// Runs a sample through each block of a model, to learn the block's cost and the sizes of its output.
+// Runs one sample through each block of a model, to learn the block's cost (FLOP) and the sizes of its output.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,13 @@
 
 namespace dpbench {
 
-// Runs a sample through the replica's model in evaluation mode, and returns the cost and the output's sizes of each
-// block. Empty if the model has no blocks.
+// Runs one sample through the replica's model in evaluation mode. Returns each block's cost (FLOP) and the sizes of its
+// output; an empty list if the model has no blocks.
 std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& workload);
 
-// Returns a function for TrafficQuery::block_runs, which builds a model on the CPU at its first call.
+// Returns a function that computes runs_of_blocks() at its first call, with a new model on the CPU, and keeps the
+// result. Used as TrafficQuery::block_runs. The result is empty if samples differ in size, such as sequences of
+// different lengths: the outputs of one sample then say nothing about those of others.
 std::function<const std::vector<BlockRun>&()> runs_at_first_call(const Workload& workload);
 
 }  // namespace dpbench

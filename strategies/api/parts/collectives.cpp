@@ -99,7 +99,7 @@ LinearMap with(const Around& around, LinearMap map) {
   return [around, map = std::move(map)](const at::Tensor& tensor) { return around([&] { return map(tensor); }); };
 }
 
-// Starts an all-reduce. Returns a function that waits for the sum.
+// Starts an all-reduce and returns a function that waits for the sum and returns it.
 PendingSum begin_all_reduce(const Axis& axis, const at::Tensor& tensor) {
   std::vector<at::Tensor> sum = {tensor.clone(at::MemoryFormat::Contiguous)};
   return [sum, work = axis.group->allreduce(sum)] {
@@ -125,7 +125,7 @@ LinearMap all_gather(const Axis& axis, const Cut& cut) {
   };
 }
 
-// Starts a reduce-scatter. Returns a function that waits for this rank's piece.
+// Starts a reduce-scatter and returns a function that waits for this rank's piece of the sum and returns it.
 PendingSum begin_scatter(const Axis& axis, const Pieces& pieces, const at::Tensor& whole) {
   pieces.require(whole, pieces.whole());
   const at::Tensor all = pieces.stacked(whole);
@@ -140,8 +140,8 @@ LinearMap reduce_scatter(const Axis& axis, const Cut& cut) {
   return [axis, pieces = Pieces(axis, cut)](const at::Tensor& whole) { return begin_scatter(axis, pieces, whole)(); };
 }
 
-// Starts a reduction by calling `begin`. The returned function waits for the result and gives it `adjoint` as its
-// backward pass.
+// Starts a reduction of the tensor by calling `begin`. Returns a function that waits for the result; in the backward
+// pass, `adjoint` is applied to the result's gradient.
 PendingSum pending(const at::Tensor& tensor, const std::function<PendingSum(const at::Tensor&)>& begin,
                    const LinearMap& adjoint, const Around& around) {
   PendingSum sum;
@@ -177,8 +177,8 @@ LinearMap all_to_all(const Axis& axis, const Cut& from, const Cut& to) {
     at::Tensor sent = to.stacked(from.padded(piece)), received = at::empty_like(sent);
     std::vector<int64_t> even;
     axis.group->alltoall_base(received, sent, even, even)->wait();
-    // Received pieces are padded along two dimensions. The padding along the dimension that is cut (to.dim) is removed
-    // here, that along the dimension that is joined (from.dim) by joined().
+    // Each received piece is padded along two dimensions. unpadded() removes the padding along the dimension that is
+    // cut (to.dim), and joined() the padding along the dimension that is joined (from.dim).
     std::vector<at::Tensor> parts;
     for (const at::Tensor& part : received.unbind()) parts.push_back(to.unpadded(part, static_cast<size_t>(axis.rank)));
     return from.joined(at::stack(parts));

@@ -40,8 +40,8 @@ struct Cut {
 // Returns a cut into pieces with sizes that differ by at most 1. The larger pieces come first.
 Cut even_cut(int64_t dim, int64_t size, const Axis& axis);
 
-// A wrapper that runs each collective call of the forward and backward pass, for example to time the call. Empty: the
-// calls run directly.
+// A wrapper in which each collective call of the forward and backward pass is run, for example to time the call. Empty:
+// calls run without a wrapper.
 using Around = std::function<at::Tensor(const std::function<at::Tensor()>& call)>;
 
 at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around = {});

@@ -16,8 +16,8 @@ class Flat {
   // divides into `parts` equal parts.
   explicit Flat(const std::vector<at::Tensor>& like, int64_t parts = 1);
 
-  // Returns the number of elements of each flat buffer that these tensors would need, by dtype. types: the dtype in
-  // which each tensor is packed.
+  // Returns, for each dtype, the number of elements of the flat buffer that these tensors would need. types: for each
+  // tensor, the dtype in which it is packed.
   static std::map<at::ScalarType, int64_t> elements(const std::vector<at::Tensor>& like,
                                                     const std::vector<at::ScalarType>& types, int64_t parts = 1);
 
@@ -26,19 +26,20 @@ class Flat {
 
   const std::vector<at::Tensor>& views() const { return views_; }
   const std::vector<at::Tensor>& buffers() const { return buffers_; }
-  // Returns the part of each flat buffer that holds the tensors with index `tensor` and above. Skips buffers that hold
-  // none of these tensors.
+  // Returns, of each flat buffer, the part from the tensor with index `tensor` to the end. Leaves out buffers that hold
+  // only tensors with lower indices.
   std::vector<at::Tensor> tail_from(size_t tensor) const;
 
  private:
   std::vector<at::Tensor> buffers_, views_;
 };
 
-// Return the bytes of the flat buffers (Flat) of these tensors, or of a model's trained parameters. Traffic formulas
-// call them.
+// Return the size in bytes of the flat buffers that the class Flat would allocate for these tensors, or for all trained
+// parameters of a model. Traffic formulas call these functions.
 int64_t flat_bytes(const TrafficQuery& query, const NamedTensors& named, int64_t parts = 1);
 int64_t flat_bytes(const TrafficQuery& query, int64_t parts = 1);
-// Return the number of flat buffers (Flat) of these tensors, or of a model's trained parameters.
+// Return how many flat buffers the class Flat would allocate for these tensors, or for all trained parameters of a
+// model.
 int64_t flat_buffers(const TrafficQuery& query, const NamedTensors& named);
 int64_t flat_buffers(const TrafficQuery& query);
 

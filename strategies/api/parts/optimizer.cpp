@@ -46,18 +46,19 @@ Optimizer::Optimizer(const OptimizerSpec& spec, const std::vector<Parameter>& pa
     throw UsageError("the workload's optimizer is Adam, whose momentum is beta1. Use SGD, or momentum = 0.");
   for (size_t i = 0; i < parameters.size(); ++i)
     entries_.push_back(entry_of(parameters[i], dimensions.empty() ? parameters[i].tensor.dim() : dimensions.at(i)));
-  // The entries are sorted so that one fused kernel call takes all parameters of a dtype and weight decay.
+  // Sorts the parameters by dtype and weight decay, so that one fused kernel call takes all parameters with the same
+  // two values.
   std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.parameter.tensor.scalar_type(), a.decay) < std::pair(b.parameter.tensor.scalar_type(), b.decay);
   });
-  // Each parameter is a placeholder for its gradient in the kernels' argument lists, until step() sets the gradient.
+  // In the kernels' argument lists, each parameter stands in for its own gradient until step() puts the gradient there.
   all_lists_ = grouped([](const at::Tensor& parameter) { return parameter; });
 }
 
 Optimizer::~Optimizer() = default;
 
-// SGD's momentum buffers start as zeros. torch's start as the first gradient, which has the same bits as zeros times
-// the momentum plus the gradient.
+// Our momentum buffers of SGD start as zeros; torch's start as the first gradient. The results have the same bits,
+// because zero times the momentum plus the gradient is the gradient.
 Optimizer::Entry Optimizer::entry_of(const Parameter& parameter, int64_t dimensions) const {
   Entry entry{parameter, weight_decay(spec_, dimensions), {}, {}, {}};
   const bool adam = spec_.kind == OptimizerSpec::Kind::adam;
@@ -92,7 +93,8 @@ void Optimizer::step(int64_t number) { step_in_shares(number, 1, {}); }
 void Optimizer::step_in_shares(int64_t number, int parts, const RunParallel& run_parallel) {
   const at::NoGradGuard no_grad;
   const double rate = learning_rate(spec_, number);
-  // The cached argument lists are valid unless a gradient is missing, because only the gradients change between steps.
+  // The argument lists of the fused kernels are built once: between steps only the gradients change. They cannot be
+  // used if a gradient is missing.
   const bool all = take_gradients();
   if (all && parts > 1 && can_be_split()) {
     for (const Lists& lists : all_lists_)
@@ -107,18 +109,20 @@ void Optimizer::step_in_shares(int64_t number, int parts, const RunParallel& run
 
 void Optimizer::release_gradients() {
   for (Lists& lists : all_lists_)
-    // The lists must not keep gradients alive, so that the next backward pass can reuse their memory.
+    // Drops the references to gradients from the kernels' argument lists, so that the next backward pass can reuse the
+    // gradients' memory.
     for (at::Tensor& gradient : lists.gradients) gradient.reset();
 }
 
 bool Optimizer::can_be_split() const {
-  constexpr int64_t worth_it = 1 << 14;  // with fewer elements than this, waking the threads costs more than it saves
+  // Tensors with fewer elements in total are stepped on one thread, because waking the other threads would cost more.
+  constexpr int64_t worth_it = 1 << 14;
   int64_t total = 0;
   for (const Lists& lists : all_lists_)
     for (size_t i = 0; i < lists.parameters.size(); ++i) {
       const at::Tensor& parameter = lists.parameters[i];
-      // float16 and bfloat16 are not split: the add kernel's own parallel split is not vector-aligned there, so the
-      // bits would differ.
+      // float16 and bfloat16 tensors are not split among our threads. The add kernel of torch splits them itself, at
+      // places that are not aligned to its vectors, so our split would give other bits.
       if (!parameter.is_cpu() || at::isReducedFloatingType(parameter.scalar_type()) ||
           !parameter.is_non_overlapping_and_dense() || lists.gradients[i].layout() != at::kStrided)
         return false;
@@ -172,15 +176,15 @@ void Optimizer::step(const std::vector<Lists>& groups, double rate) const {
   }
 }
 
-// Without weight decay, AdamW's fused kernel is bit-identical to Adam's.
+// Adam without weight decay uses AdamW's fused kernel too, which then gives the same bits as Adam's.
 void Optimizer::update(const Lists& lists, double rate) const {
   if (spec_.kind == OptimizerSpec::Kind::sgd) return sgd(lists, rate);
   at::_fused_adamw_(lists.parameters, lists.gradients, lists.momenta, lists.variances, {}, lists.steps, rate,
                     spec_.beta1, spec_.beta2, lists.decay, spec_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
 }
 
-// Steps by SGD. 16-bit tensors on the CPU avoid torch's fused kernel: in torch 2.11 it updates only a tensor's last
-// elements, which do not fill a SIMD vector.
+// Steps by SGD. 16-bit tensors on the CPU avoid torch's fused kernel, which has a bug in torch 2.11: it updates only
+// the last elements of a tensor, those that do not fill a SIMD vector.
 void Optimizer::sgd(const Lists& lists, double rate) const {
   if (!lists.parameters[0].is_cpu() || !at::isReducedFloatingType(lists.parameters[0].scalar_type()))
     return at::_fused_sgd_(lists.parameters, lists.gradients, lists.momenta, /*weight_decay=*/0, spec_.momentum, rate,

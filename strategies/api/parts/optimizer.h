@@ -40,7 +40,7 @@ class Optimizer {
   NamedTensors state() const;
 
  private:
-  struct Lists;  // arguments of one fused kernel call, for parameters of one dtype and weight decay
+  struct Lists;  // arguments of one fused kernel call, which steps parameters with the same dtype and weight decay
   // A parameter with its state. `momentum` is Adam's first moment or SGD's momentum buffer.
   struct Entry {
     Parameter parameter;
@@ -61,7 +61,8 @@ class Optimizer {
 
   OptimizerSpec spec_;
   std::vector<Entry> entries_;
-  std::vector<Lists> all_lists_;  // argument lists of the fused kernel calls for all parameters
+  // Argument lists of the fused kernel calls, one entry per group of parameters with the same dtype and weight decay.
+  std::vector<Lists> all_lists_;
 };
 
 // Scales all gradients so that their global L2 norm is at most `limit`, like torch's clip_grad_norm_ but without

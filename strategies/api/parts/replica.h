@@ -13,13 +13,13 @@
 
 namespace dpbench {
 
-// Returns a micro-batch's loss, divided by `micros`, the number of micro-batches. split: objects through which this
-// rank exchanges activations with other ranks under tensor and context parallelism.
+// Returns a micro-batch's loss divided by `micros`, the number of micro-batches of the step. split: how this rank
+// exchanges activations with other ranks under tensor and context parallelism; empty if it exchanges none.
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros,
                       const ModelSplit& split = {});
 
-// The declarations of a strategy that supports Replica::use_onednn(): the parameter "onednn", its test variant, and the
-// property StrategyInfo::onednn.
+// Declarations for a strategy with the parameter "onednn", which calls Replica::use_onednn(): the parameter, the
+// variant that tests it, and the property StrategyInfo::onednn.
 ParamInfo onednn_param();
 Variant onednn_variant();
 void promise_onednn(StrategyInfo& info, const Params& params);
@@ -35,11 +35,12 @@ class Replica {
   // Returns the whole batch, including ids, on the device, with floating-point tensors in the dtype storage(). Host
   // samples are copied to a GPU asynchronously on a separate stream.
   Batch to_device(const Batch& batch) const;
-  // Runs a forward pass, under autocast if the dtype is bfloat16. The output is then float32. split: objects through
-  // which this rank exchanges activations with other ranks under tensor, context and expert parallelism.
+  // Runs a forward pass. If the dtype is bfloat16, it runs under autocast and its output is float32. split: how this
+  // rank exchanges activations with other ranks under tensor, context and expert parallelism; empty if it exchanges
+  // none.
   at::Tensor forward(int64_t step, const Batch& batch, const ModelSplit& split = {}) const;
-  // Same as forward(), for the model's blocks first .. last - 1. x: the output of the block before them, or the
-  // samples.
+  // Runs a forward pass as forward() does, but only through the model's blocks first .. last - 1. x: the output of the
+  // block before them, or the samples.
   at::Tensor forward_span(size_t first, size_t last, const at::Tensor& x, int64_t step, const at::Tensor& ids,
                           const ModelSplit& split = {}) const;
   // Runs forward and backward pass over every micro-batch and accumulates gradients. Returns the output and the loss.
@@ -49,12 +50,14 @@ class Replica {
 
   const std::shared_ptr<Model>& shared_model() const { return model_; }
   const std::vector<Parameter>& trainable() const { return trainable_; }
-  // Returns the trainable tensors. Throws if there are none. who: the strategy's name for the error message.
+  // Returns the tensors of all trainable parameters. Throws if there are none. who: the strategy's name, for the error
+  // message.
   std::vector<at::Tensor> trainable_tensors(const std::string& who) const;
   // Returns parameters and buffers detached from autograd, so that a broadcast can write to them.
   std::vector<at::Tensor> detached() const;
   std::vector<at::Tensor> buffer_list() const;
-  void clear_gradients() const;  // Makes gradients undefined, so that the next backward pass writes instead of adding.
+  // Makes the parameters' gradients undefined, so that the next backward pass writes them instead of adding to them.
+  void clear_gradients() const;
 
   NamedTensors parameters() const;  // Returns all parameters, including frozen ones.
   NamedTensors gradients() const;
@@ -66,7 +69,8 @@ class Replica {
  private:
   template <class Forward>
   at::Tensor run(const Forward& forward) const;
-  bool is_stored(const at::Tensor& tensor) const;  // Returns true if the tensor needs no cast to the replica's dtype.
+  // True if the tensor has the dtype in which the replica stores tensors, so that it needs no cast.
+  bool is_stored(const at::Tensor& tensor) const;
 
   std::shared_ptr<Model> model_;
   at::Device device_;

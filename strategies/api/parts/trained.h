@@ -18,21 +18,22 @@ struct TrainedStrategy::Insides {
 
   const Workload& workload;
   std::optional<double> clip_norm;
-  // The replica (copy of the model) that the base class makes; null if the strategy makes its own.
+  // The replica (copy of the model) that TrainedStrategy makes; null if the derived strategy makes its own replicas.
   std::unique_ptr<Replica> own = {};
   const Replica* main = nullptr;
   std::vector<at::Tensor> trainable = {};
   std::optional<Optimizer> optimizer = {};
 };
 
-// Base class of dp, dp-upstream, ddp and of gpu with recorded steps; plug-ins may derive from it too.
+// Base class of the strategies dp, dp-upstream and ddp, and of gpu if it records its steps as CUDA graphs. Plug-ins may
+// derive from it too.
 class BuiltInStrategy : public TrainedStrategy {
  protected:
   explicit BuiltInStrategy(const Setup& setup)
       : TrainedStrategy(std::make_unique<Insides>(setup)), workload_(setup.workload) {}
 
-  // Registers the replica that the base class trains. Call it once in the constructor, after the replica has its
-  // initial values.
+  // Tells the base class which replica it trains. Call it once in the constructor, when the replica has its initial
+  // values.
   void train(const Replica& main) { insides_->train(main); }
 
   // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
@@ -41,10 +42,10 @@ class BuiltInStrategy : public TrainedStrategy {
   }
 
   using TrainedStrategy::apply_gradients;
-  // Clips the gradients and steps the optimizer, like TrainedStrategy::apply_gradients(), but on the threads of several
-  // replicas.
+  // Clips the gradients and steps the optimizer, like TrainedStrategy::apply_gradients(), but splits the step among the
+  // threads of several replicas.
   void apply_gradients(int64_t step, Phases& phases, int replicas, const Optimizer::RunParallel& run_parallel);
-  // Steps only these parameters, with these gradients, without clipping.
+  // Steps the optimizer for these parameters with these gradients, without clipping.
   void apply_gradients(int64_t step, const std::vector<at::Tensor>& parameters,
                        const std::vector<at::Tensor>& gradients) {
     insides_->optimizer->step(step, parameters, gradients);

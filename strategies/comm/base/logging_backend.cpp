@@ -16,7 +16,7 @@ std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tenso
 
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own) {
-  // A call without lists of tensors is an error, which the backend reports.
+  // `lists` is empty if the caller passed no list of tensors. That is an error, which the wrapped backend reports.
   return lists.empty() ? own : lists.front();
 }
 

@@ -23,9 +23,9 @@ struct NamedCall {
 // Returns a description of a call, such as "allreduce of 12 Float (sum)". The shm backend describes its calls
 // similarly.
 std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tensors);
-// Returns the tensors to pass to describe(): the first of `lists`, which has a tensor for each rank, or `own` if
-// `lists` is empty. Sizes of `own` may differ between ranks, but the description of a call must be the same on all
-// ranks.
+// Returns the tensors that describe() should name in a description that must be equal on all ranks. These are the first
+// of `lists`, with one tensor per rank; `own` may have a different size on each rank, and is used only if `lists` is
+// empty.
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own);
 
@@ -90,8 +90,8 @@ class LoggingBackend : public Inner {
     const LogScope log(*this, {.op = "barrier"}, {});
     return Inner::barrier(options);
   }
-  // LibTorch 2.15 renames _allgather_base() to all_gather_single() and _reduce_scatter_base() to
-  // reduce_scatter_single().
+  // LibTorch 2.15 renames these functions: _allgather_base() becomes all_gather_single(), _reduce_scatter_base()
+  // becomes reduce_scatter_single().
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
   WorkPtr _allgather_base(at::Tensor& whole, at::Tensor& piece, const c10d::AllgatherOptions& options) override {
     const LogScope log(*this, {.op = "allgather"}, {whole});
@@ -123,7 +123,8 @@ class LoggingBackend : public Inner {
         const std::string text = describe(call, tensors);
         backend.note_({.number = backend.getSequenceNumberForGroup() + 1, .text = text});
       }
-      // The nesting depth is incremented after the callback: if that throws, no destructor would decrement the depth.
+      // The nesting depth of collectives is incremented only after the callback: if the callback throws, the
+      // constructor fails and no destructor decrements the depth.
       ++depth_;
     }
     ~LogScope() { --depth_; }

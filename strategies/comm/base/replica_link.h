@@ -9,7 +9,7 @@
 namespace dpbench {
 
 struct ReplicaLink {
-  // Copies the first replica's buffer into the other replicas' buffers.
+  // Copies the buffer of the first replica into the buffers of all other replicas.
   void (*broadcast)(const std::vector<at::Tensor>& buffers);
   void (*reduce)(std::vector<at::Tensor>& buffers);  // sums all replicas' buffers into the first replica's buffer
 };

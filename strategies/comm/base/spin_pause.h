@@ -1,4 +1,4 @@
-// The CPU's pause instruction, for loops that spin while they wait.
+// Executes the CPU's pause instruction. Loops that spin while they wait call it.
 #pragma once
 
 #include <thread>

@@ -20,7 +20,8 @@ void wait_for(at::Device device) {
 }
 
 void copy_back(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& from, at::Device device) {
-  // Gradient mode must be off, because the outputs may be parameters. It is set here, because the mode is per thread.
+  // Writing to the outputs needs no_grad mode, because they may be parameters. The mode is per thread, and this
+  // function may run in a thread of the backend.
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < outputs.size(); ++i) {
     at::Tensor output = outputs[i];
@@ -41,7 +42,8 @@ std::vector<at::Tensor> copy_to_host(const std::vector<at::Tensor>& tensors) {
   return host;
 }
 
-// Work of a send, a receive or an alltoall_base() on host copies. wait() copies received data back to the device.
+// The c10d::Work of a send, a receive or an alltoall_base() that runs on copies in host memory. Its wait() copies
+// received data back to the device.
 class StagedWork : public c10d::Work {
  public:
   StagedWork(c10::intrusive_ptr<c10d::Work> work, at::Tensor host, std::optional<at::Tensor> receiver)
@@ -61,7 +63,8 @@ class StagedWork : public c10d::Work {
  private:
   c10::intrusive_ptr<c10d::Work> work_;
   at::Tensor host_;
-  std::optional<at::Tensor> receiver_;  // the device tensor into which host_ is copied; reset afterwards
+  // The device tensor into which wait() copies the received data from host_; reset after the copy.
+  std::optional<at::Tensor> receiver_;
 };
 
 }  // namespace
@@ -186,7 +189,7 @@ StagedBackend::WorkPtr StagedBackend::reduce(Tensors& tensors, const c10d::Reduc
   return in_place(StagedType::REDUCE, tensors, [&](Tensors& host, Tensors&) { return host_->reduce(host, options); });
 }
 
-// In a gather, only the root has outputs.
+// Starts a gather over the CPU backend. Only the root has outputs.
 StagedBackend::WorkPtr StagedBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                              const c10d::GatherOptions& options) {
   if (!is_staged(inputs.at(0))) return host_->gather(outputs, inputs, options);
@@ -197,7 +200,7 @@ StagedBackend::WorkPtr StagedBackend::gather(std::vector<Tensors>& outputs, Tens
                       });
 }
 
-// In a scatter, only the root has inputs.
+// Starts a scatter over the CPU backend. Only the root has inputs.
 StagedBackend::WorkPtr StagedBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                               const c10d::ScatterOptions& options) {
   if (!is_staged(outputs.at(0))) return host_->scatter(outputs, inputs, options);

@@ -16,9 +16,9 @@ namespace dpbench {
 
 using StartOnHost = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>& host)>;
 
-// Send a tensor, receive a tensor, or exchange two tensors in an all-to-all, through copies in host memory. start:
-// called with the host copies (all-to-all: the output's copy, then the input's). Only wait() copies received data back
-// to the device, so the returned Work has no future.
+// Send a tensor, receive a tensor, or exchange two tensors in an all-to-all, through copies in host memory. start: a
+// function that starts the operation on the host copies; for an all-to-all it gets the output's copy, then the input's.
+// The returned Work has no future, because only its wait() copies received data back to the device.
 c10::intrusive_ptr<c10d::Work> send_through_host(const at::Tensor& tensor, const StartOnHost& start);
 c10::intrusive_ptr<c10d::Work> receive_through_host(const at::Tensor& tensor, const StartOnHost& start);
 c10::intrusive_ptr<c10d::Work> exchange_through_host(const at::Tensor& output, const at::Tensor& input,
@@ -65,7 +65,7 @@ class StagedBackend : public c10d::Backend {
   void shutdown() override { host_->shutdown(); }
 
  private:
-  // A function that starts the collective on the host copies of the tensors.
+  // A function that starts the collective on host copies of the tensors; it gets these copies as arguments.
   using OnHost = std::function<WorkPtr(Tensors& outputs, Tensors& inputs)>;
   WorkPtr in_place(c10d::OpType type, const Tensors& tensors, const OnHost& start);
   WorkPtr out_of_place(c10d::OpType type, const Tensors& outputs, const Tensors& inputs, const OnHost& start);

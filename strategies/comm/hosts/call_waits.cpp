@@ -10,9 +10,11 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds check_interval{200};  // a waiting rank checks this often whether another host has given up
-// Added to the timeouts of the operations (within a host or between hosts) that make up a collective, so that
-// check_deadline() ends the wait for an operation before the operation itself times out.
+// Interval at which a waiting rank checks whether another host has given up.
+constexpr Milliseconds check_interval{200};
+// A collective across hosts consists of several operations, within a host and between hosts. Their timeouts exceed the
+// collective's timeout by this value, so that check_deadline() ends the wait, with a better message, before an
+// operation times out by itself.
 constexpr Milliseconds max_overrun{3000};
 
 std::string left_key(int leader) { return c10::str("left-", leader); }
@@ -52,9 +54,9 @@ void CallWaits::await(const WorkPtr& work, WaitFor target) {
   }
 }
 
-// Called after the deadline of the current call; throws if this rank should stop waiting. A host that has begun the
-// call but lacks a rank gets extra time to report the missing rank. Waits for all ranks of the own host
-// (WaitFor::own_host) are skipped: they time out by themselves and name the missing ranks.
+// Called when the deadline of the current call has passed; throws if this rank should stop waiting. A host that has
+// begun the call but lacks a rank gets extra time to report that rank. A wait for ranks of this host
+// (WaitFor::own_host) is left alone: it times out by itself and names the missing ranks.
 void CallWaits::check_deadline(WaitFor target) {
   if (target == WaitFor::own_host) return;
   const auto over = shm::Clock::now() - current_.deadline;
@@ -79,7 +81,7 @@ void CallWaits::clear_old_flags() {
   old_flags_.clear();
 }
 
-// Returns false if the work is still running after `time`. Throws if it has failed.
+// Waits up to `time` for the work. Returns false if the work is still running then. Throws if it has failed.
 bool CallWaits::done_within(c10d::Work& work, Milliseconds time, WaitFor target) {
   try {
     return work.wait(time);
@@ -115,7 +117,7 @@ void CallWaits::await(const std::vector<WorkPtr>& parts) {
   for (const auto& part : parts) await(part, WaitFor::other_hosts);
 }
 
-// Returns the other hosts' leaders (first ranks) for which the predicate `is` holds, for example "rank 2 and rank 4".
+// Returns the other hosts' leaders (first ranks) for which `is`(leader) is true, as text such as "rank 2 and rank 4".
 template <class Is>
 std::string CallWaits::leaders_where(Is is) {
   std::string names;
@@ -125,8 +127,9 @@ std::string CallWaits::leaders_where(Is is) {
   return names;
 }
 
-// Returns the hosts that are late in the current call, as text. begun = false: hosts that have not begun the call;
-// true: hosts that lack a rank. Returns an empty string if there are none or the store does not answer.
+// Returns the names of hosts that are late in the current call. begun = false: hosts that have not begun the call;
+// begun = true: hosts that have begun it but lack a rank. Returns an empty string if there are none or the store does
+// not answer.
 std::string CallWaits::late_hosts(bool begun) {
   const auto key = begun ? ready_key : waits_key;
   const std::string leaders = leaders_where(

@@ -14,7 +14,8 @@
 
 namespace dpbench {
 
-inline constexpr std::chrono::milliseconds reason_grace{1000};  // another host has this long to say why it is late
+// After a deadline, other hosts have this long to report why they are late.
+inline constexpr std::chrono::milliseconds reason_grace{1000};
 
 // The ranks of one host: first .. first + count - 1. The first is the host's leader.
 struct Host {
@@ -34,7 +35,7 @@ struct Hosts {
   int global(int of_rank) const { return numbers.at(static_cast<size_t>(of_rank)); }
 };
 
-// A collective call. Joining the group is call 1, as within one host.
+// A collective call of a group that spans hosts. Call 1 is the start of the group, in which its ranks join.
 struct HostsCall {
   shm::Call call;
   uint64_t number = 0;  // sequence number of the call in the group
@@ -44,11 +45,11 @@ struct HostsCall {
   std::string name() const;
 };
 
-// The ranks that a rank waits for: the ranks of its own host, its host's leader, or the leaders of other hosts. The
-// leader of a waiting rank may itself be waiting for other hosts.
+// Whom a rank waits for: the other ranks of its host, its host's leader (first rank), or the leaders of other hosts. A
+// rank that waits for its leader must be patient, because the leader may itself wait for other hosts.
 enum class WaitFor { own_host, leader, other_hosts };
 
-// Used by the thread of HostsBackend's work queue only, except for abort() and leave().
+// Only the thread of HostsBackend's work queue may call these functions, except abort() and leave().
 class CallWaits {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -59,12 +60,13 @@ class CallWaits {
   // Begins a call; its time limit starts now.
   void begin(const HostsCall& call);
   const HostsCall& current() const { return current_; }
-  // Wait for one operation of the current collective, or for several operations between hosts. Throw if an operation
-  // fails, if another host gives up, or if check_deadline() ends the wait after the collective's deadline.
+  // Wait for one operation of the current collective, or for several operations between hosts. They throw if an
+  // operation fails, if another host gives up, or if check_deadline() decides after the collective's deadline to stop
+  // waiting.
   void await(const WorkPtr& work, WaitFor target);
   void await(const std::vector<WorkPtr>& parts);
-  // Clears this leader's flags of earlier calls. Call it when all ranks have reached the current call, because the old
-  // flags are no longer read then.
+  // Removes from the store the flags that this leader set in earlier calls. Call it when all ranks have reached the
+  // current call: no rank reads these flags any more.
   void clear_old_flags();
   Milliseconds left() const;
   // Returns the timeout for the operations that make up a collective. It is longer than the collective's own timeout,
@@ -89,7 +91,7 @@ class CallWaits {
   const Hosts& hosts_;
   SideChannel& side_channel_;
   HostsCall current_;
-  // Flags that this leader set in the store, in the current and in an earlier call.
+  // Keys of the flags that this leader set in the rendezvous store, in the current call and in an earlier one.
   std::vector<std::string> flags_, old_flags_;
   std::atomic<bool> aborted_{false};
 };

@@ -48,7 +48,7 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
   leaders.world = static_cast<int>(hosts);
   leaders.local_rank = 0;
   leaders.local_world = 1;
-  leaders.note = {};  // the strategy did not call the collectives between the hosts' leaders: do not log them
+  leaders.note = {};  // no log of these collectives: the hosts' leaders call them on their own, not the strategy
   return leaders;
 }
 
@@ -83,8 +83,8 @@ void HostsBackend::join(const BackendSetup& setup, shm::Home home) {
   if (hosts_.leads()) connect(setup);
 }
 
-// Connects the leaders (first ranks of the hosts) once all ranks of all hosts have joined. A host with missing ranks
-// reports them itself.
+// Connects the leaders (first ranks) of the hosts, once all ranks of all hosts have joined. If ranks of a host are
+// missing, that host itself reports them.
 void HostsBackend::connect(const BackendSetup& setup) {
   side_channel_.set(complete_key(rank_), "");
   for (const Host& host : hosts_.all)
@@ -105,8 +105,8 @@ void HostsBackend::abort() {
   local_->abort();
 }
 
-// Stores the reason of the failure before the leaders' sockets close, so that the other hosts do not keep waiting.
-// Returns the exception to throw.
+// Writes the failure's reason to the store before this leader closes its connections to other leaders, so that the
+// other hosts stop waiting and know the reason. Returns the exception to throw.
 std::exception_ptr HostsBackend::give_up(const std::string& reason) {
   const std::string why = side_channel_.give_up(reason);
   local_->fail(why);
@@ -261,7 +261,7 @@ HostsBackend::WorkPtr HostsBackend::_reduce_scatter_base(at::Tensor& output, at:
 
 HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ReduceScatterOptions& options) {
-  // reduce_scatter_job() is called only because it throws if the tensors do not match.
+  // reduce_scatter_job() is called only for its check: it throws if the tensors do not match.
   (void)shm::reduce_scatter_job(inputs.at(0), single(outputs), options.reduceOp);
   Tensors flat;
   for (const auto& tensor : inputs[0]) flat.push_back(flat_view(tensor));
@@ -294,12 +294,13 @@ HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, 
   return exchange(shm::exchange_job(shm::Kind::alltoall, inputs, outputs, -1).call, outputs, inputs, options);
 }
 
-// Runs an all-to-all as messages between pairs of ranks. Empty pieces are not sent. call: the description of the call,
-// which is compared between ranks.
+// Runs an all-to-all as messages between pairs of ranks, without messages for empty pieces. call: the description that
+// all ranks compare before the exchange.
 HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
                                              const c10d::AllToAllOptions& options) {
   return start(OpType::ALLTOALL, call, options.timeout, outputs, [this, inputs, outputs] {
-    constexpr int tag = std::numeric_limits<int>::max();  // a tag that no message of a strategy has
+    // The tag of these messages, which no send or recv of a strategy uses.
+    constexpr int tag = std::numeric_limits<int>::max();
     std::vector<WorkPtr> messages;
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
@@ -307,7 +308,8 @@ HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensor
       if (inputs[peer].numel() > 0) messages.push_back(message(inputs[peer], peer, tag, /*sends=*/true));
     }
     outputs[rank_].copy_(inputs[rank_]);
-    // await() is not used here: it waits in short intervals, and a wait that times out closes Gloo's connection.
+    // CallWaits::await() cannot be used for messages: it waits in short intervals, and Gloo closes a connection when a
+    // wait on it times out.
     for (const WorkPtr& one : messages) one->wait(waits_.padded_timeout());
   });
 }
@@ -319,7 +321,8 @@ HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor
     const Tensors to = shm::pieces_of_ranks(output, output_sizes, size_);
     const Tensors from = shm::pieces_of_ranks(input, input_sizes, size_);
     shm::require_own_piece(to, from, rank_);
-    // The call that ranks compare describes empty tensors, because the real sizes may differ between ranks.
+    // All ranks must pass an equal description of the call, but the sizes of their pieces may differ. So the
+    // description is made from empty tensors.
     const Tensors none(size_, input.flatten().narrow(0, 0, 0));
     return exchange(shm::exchange_job(shm::Kind::alltoall, none, none, -1).call, to, from, options);
   }
@@ -332,7 +335,7 @@ HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor
 }
 
 HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions& options) {
-  // A barrier has no steps of its own: start() compares the calls of all ranks, which already acts as a barrier.
+  // A barrier needs no code of its own, because start() already waits for all ranks to compare their calls.
   return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {}, [] {});
 }
 

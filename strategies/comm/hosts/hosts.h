@@ -1,11 +1,12 @@
 // Collectives across hosts: shared memory within a host, Gloo between the leaders (the first rank of each host).
 //
-// Before touching any data, all ranks compare their calls, as within one host. A rank that gives up writes its reason
-// to the store, so every rank of every host fails with the same reason.
+// Before touching any data, all ranks of all hosts compare their calls. A rank that gives up writes its reason to the
+// store, so every rank of every host fails with the same reason.
 //
-// A call ends at most 3 s after its timeout, which starts when the call reaches the head of the queue. A leader that
-// waits for another host gives up 1 s after the timeout, so that the other host can report its missing ranks first. A
-// rank that waits for its leader gives up 2 or 3 s after the timeout. A slow store can add 2 s per query.
+// A call's timeout starts when the call reaches the head of the queue, and the call ends at most 3 s after the timeout.
+// A leader (first rank of a host) that waits for another host gives up 1 s after the timeout, so that the other host
+// can report its missing ranks first. A rank that waits for its leader gives up 2 or 3 s after the timeout. A slow
+// store can add 2 s per query.
 #pragma once
 
 #include <atomic>
@@ -47,7 +48,8 @@ class HostsBackend : public c10d::Backend {
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
-  // output_sizes, input_sizes: size of each rank's piece of the tensor; empty: all pieces have the same size.
+  // output_sizes, input_sizes: size, along dimension 0, of the piece of each rank; empty: all pieces have the same
+  // size.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
@@ -65,7 +67,7 @@ class HostsBackend : public c10d::Backend {
   void connect(const BackendSetup& setup);
   std::exception_ptr give_up(const std::string& reason);
 
-  // The steps that make up the collectives. All steps run in the work queue's thread.
+  // The steps that collectives across hosts consist of. They run in the thread of queue_.
   void require_agreement();
   void reduce_over(c10d::Backend& backend, const at::Tensor& flat, const c10d::ReduceOp& op);
   WorkPtr broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const;
@@ -80,12 +82,12 @@ class HostsBackend : public c10d::Backend {
   Hosts hosts_;
   CallWaits waits_{hosts_, side_channel_};
   c10::intrusive_ptr<shm::ShmBackend> local_;
-  // Backend that connects the leaders; null on other ranks, and after a failure.
+  // The backend that connects the leaders (first ranks of the hosts); null on other ranks, and after a failure.
   c10::intrusive_ptr<c10d::Backend> leaders_;
   Pairs pairs_;  // connections for messages to ranks of other hosts
   std::exception_ptr failure_;
   std::atomic<uint64_t> calls_{0};
-  WorkQueue queue_;  // the queue is declared last, so that its thread ends before the other members are destroyed
+  WorkQueue queue_;  // declared last, so that the queue's thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 // The c10d::Work of a message that may not have started yet.
 class LaterWork : public c10d::Work {
  public:
-  // what: the message's description for errors. limit: the timeout of wait() calls that pass none.
+  // what: the message's description for errors. limit: the timeout of wait() if the caller gives none.
   LaterWork(int rank, c10d::OpType type, std::string what, Milliseconds limit)
       : Work(rank, type), what_(std::move(what)), limit_(limit) {}
 

@@ -32,7 +32,7 @@ class Pairs {
   // The connection to one other rank. Messages start in the order of their calls, once both ranks are connected.
   struct Pair {
     c10::intrusive_ptr<c10d::Backend> backend;
-    std::exception_ptr failure;  // error of a failed attempt to connect; null if there was none
+    std::exception_ptr failure;  // the error of a failed attempt to connect the two ranks; null if there was none
     WorkQueue queue;
   };
   using Start = std::function<WorkPtr(c10d::Backend& backend)>;
@@ -43,7 +43,7 @@ class Pairs {
   BackendSetup setup_;
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;                            // guards the map pairs_ of connections
-  std::map<int, std::unique_ptr<Pair>> pairs_;  // connections by the rank at the other end
+  std::map<int, std::unique_ptr<Pair>> pairs_;  // this rank's connections, by the number of the other rank
 };
 
 }  // namespace dpbench

@@ -20,9 +20,9 @@ std::string reason_in(c10d::Store& store) { return store.check({gave_up_key}) ? 
 
 }  // namespace
 
-// Queries the store on a separate thread, because store calls have no timeout and a store behind a broken network link
-// never answers. Returns nullopt if no answer comes in time. While a query is unanswered, new ones fail at once instead
-// of waiting. A late answer means that the store works again.
+// Queries the store on a separate thread, because a store call has no timeout and a store behind a broken network link
+// never answers. Returns nullopt if no answer comes in time. Until the answer comes, further calls return nullopt at
+// once. A late answer shows that the store works again.
 std::optional<std::string> SideChannel::ask(Question question) {
   if (*silent_) return {};
   auto answer = std::make_shared<std::promise<std::string>>();
@@ -38,11 +38,11 @@ std::optional<std::string> SideChannel::ask(Question question) {
   try {
     if (future.wait_for(answer_timeout) == std::future_status::ready) return future.get();
   } catch (const std::exception&) {
-    return {};  // no answer: the query failed at once because the store's host is gone
+    return {};  // the query failed, because the store's host is gone
   }
   *silent_ = true;
-  // The store's answer may have arrived between the timeout and the line above. Nothing else would then clear the flag
-  // that a query is unanswered.
+  // The answer may have come after the wait timed out but before silent_ was set to true. The query's thread, which
+  // clears silent_ when the answer comes, has then already done so, and silent_ must be cleared here.
   if (future.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;
   return {};
 }

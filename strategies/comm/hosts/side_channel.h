@@ -20,21 +20,22 @@ class SideChannel {
 
   explicit SideChannel(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
-  // Ends the group for all ranks, with this reason unless a rank gave up earlier. Returns the reason of the rank that
-  // gave up first.
+  // Makes all ranks fail with this reason, unless a rank gave up earlier with another reason. Returns the reason of the
+  // rank that gave up first.
   std::string give_up(const std::string& reason);
-  // Returns the reason of a rank that gives up within this time; an empty string if none does or the store does not
-  // answer.
+  // Waits this long for a rank to give up, and returns that rank's reason. Returns an empty string if no rank gives up
+  // or the store does not answer.
   std::string reason(Milliseconds within = {});
   bool set_flag(const std::string& key);  // Sets a flag in the store. Returns false if the store does not answer.
   void clear_flags(const std::vector<std::string>& keys);
-  // Returns whether the flag is set; nullopt if the store does not answer.
+  // Returns true if the flag is set in the store; nullopt if the store does not answer.
   std::optional<bool> flag_is_set(const std::string& key);
 
   // set(), get() and wait_for() are for use while the group forms. They block if the store does not answer.
   void set(const std::string& key, const std::string& value);
   std::string get(const std::string& key) { return store_->get_to_str(key); }
-  // Waits until the key is set. Returns false on timeout. Throws the reason if a rank gives up.
+  // Waits until the key is set in the store. Returns false on timeout. If a rank gives up meanwhile, throws that rank's
+  // reason.
   bool wait_for(const std::string& key, Milliseconds limit);
 
  private:
@@ -42,8 +43,7 @@ class SideChannel {
   std::optional<std::string> ask(Question question);
 
   c10::intrusive_ptr<c10d::Store> store_;
-  // True while a store query is unanswered, because the store's host or the network is down or slow. Shared with the
-  // threads that run the queries.
+  // True while a query of the store is unanswered. Shared with the threads that run the queries.
   std::shared_ptr<std::atomic<bool>> silent_ = std::make_shared<std::atomic<bool>>(false);
 };
 

@@ -21,7 +21,8 @@ Place find_place(const void* data, size_t bytes);
 // The other ranks' blocks (allocations in shared memory) that this rank has mapped.
 class PeerBlocks {
  public:
-  // Returns the address in this process of the tensor that `rank` announced. Maps the tensor's memory if necessary.
+  // Returns the address, in this process, of a tensor of another rank. place: where it lies in shared memory, as that
+  // rank announced. Maps the memory if this process has not mapped it yet.
   char* view(const HostGroup& group, int rank, const Place& place);
 
  private:

@@ -11,14 +11,15 @@
 namespace dpbench::shm {
 namespace {
 
-// In an allreduce of up to this many bytes, each rank reduces the whole array: that is faster than a second barrier.
+// Up to this size in bytes, each rank reduces the whole array in an allreduce. The alternative, a piece per rank, needs
+// a second barrier, which takes longer.
 constexpr size_t kReducedByAll = 16 << 10;
 constexpr size_t kLine = 64;
-// Copies of fewer bytes use ordinary stores, which are faster for small copies than streaming stores.
+// Copies below this size in bytes use ordinary stores: streaming stores are faster only for large copies.
 constexpr size_t kStreamed = 4096;
 constexpr size_t kWord = 16;
 
-// True for collectives in which a rank sends different data to each other rank.
+// Returns true for collectives in which a rank sends different data to each rank.
 bool per_rank(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::scatter || kind == Kind::alltoall; }
 
 // Copies data that another core will read, with streaming stores, which bypass the caches. An ordinary store must first
@@ -41,8 +42,9 @@ void copy_for_peers(char* to, const char* from, size_t bytes) {
 
 }  // namespace
 
-// True unless the call is a large allreduce, which is reduced in one piece per rank. In all other collectives a rank
-// publishes data in its slot (its buffer in shared memory), waits at a barrier, and reads the other ranks' slots.
+// Returns true if each rank publishes its data in its slot (its buffer in shared memory), waits at a barrier and reads
+// the other ranks' slots. This holds for all calls except a large allreduce, in which each rank reduces one piece of
+// the array.
 bool Collectives::uses_exchange(const Job& job) const {
   return job.call.kind != Kind::allreduce || job.bytes() <= kReducedByAll;
 }
@@ -75,8 +77,8 @@ Collectives::Chunk Collectives::chunk_at(const Job& job, size_t begin, size_t el
   return {begin, std::min<size_t>(elements, job.call.count - begin)};
 }
 
-// Returns the contiguous piece of an array that a rank reduces. Pieces start on cache lines, so no two ranks write to
-// the same line.
+// Returns the piece of an array that a rank reduces in a large allreduce. Pieces start on cache lines, so that two
+// ranks never write to the same line.
 Collectives::Chunk Collectives::piece(size_t count, size_t item, int rank) const {
   const size_t line = std::max<size_t>(1, kLine / item);
   const size_t share = (count + group_.world() * line - 1) / (group_.world() * line) * line;

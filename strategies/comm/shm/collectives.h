@@ -9,16 +9,17 @@
 
 namespace dpbench::shm {
 
-// What one rank sends, receives and reduces in a collective. All arrays are contiguous and have call.count elements.
+// The data that one rank sends, receives and reduces in a collective. All arrays are contiguous and have call.count
+// elements.
 struct Job {
   Call call;
   size_t item = 1;          // bytes per array element
   Reduce reduce = nullptr;  // kernel that reduces arrays; null for collectives that do not reduce
-  // Arrays to send: one for all ranks or one per rank; empty if this rank sends nothing.
+  // The arrays that this rank sends: one for all ranks or one per rank. Empty if the rank sends nothing.
   std::vector<const char*> sends;
-  // One array per source rank, null to skip that rank; empty if this rank receives nothing.
+  // The arrays that this rank receives, by source rank; null for a source to skip. Empty if the rank receives nothing.
   std::vector<char*> receives;
-  char* reduced = nullptr;  // array for the result of collectives that reduce; they do not use `receives`
+  char* reduced = nullptr;  // the array for the result of a collective that reduces, which leaves `receives` empty
 
   size_t bytes() const { return call.count * item; }
 };
@@ -52,9 +53,10 @@ class Collectives {
   HostGroup& group_;
   PeerBlocks blocks_;
   Place place_;  // location of this rank's tensor in shared memory
-  // Addresses of every rank's tensor in this process; an address is null if the tensor is not in shared memory.
+  // The address, in this process, of each rank's tensor; null if that tensor is not in shared memory.
   std::vector<char*> placed_;
-  uint64_t turn_ = 0;  // counts chunks moved; its parity selects one of the two slots (shared buffers) of each rank
+  // Number of chunks moved so far; an even or odd number selects one of a rank's two slots (shared buffers).
+  uint64_t turn_ = 0;
 };
 
 }  // namespace dpbench::shm

@@ -24,10 +24,11 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Spinning time before a wait sleeps; covers the usual delay between ranks at a lower cost than two context switches.
+// A waiting rank spins this long before it sleeps. Spinning covers the usual delay between ranks, and costs less than
+// the two context switches of a sleep.
 constexpr auto kSpin = microseconds(100);
-// Returns the interval at which a waiting rank checks for dead ranks. It grows with the group, because all waiting
-// ranks check.
+// Returns the interval at which a waiting rank checks for dead ranks. The interval grows with the number of ranks,
+// because each of them checks all others.
 milliseconds check_interval(int world) { return milliseconds(5 * ((world + 7) / 8)); }
 
 // Spins until done() is true or the time limit is over. If `yield` is true, it yields the core in between. Returns the
@@ -47,7 +48,8 @@ bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
-// Sleeps while the futex `word` equals `seen`, until a wake-up or until the time limit is over.
+// Sleeps on a futex: until another thread wakes its sleepers or the time limit is over. Returns at once if `word`
+// differs from `seen`.
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds limit) {
   const timespec time{limit.count() / 1'000'000'000, limit.count() % 1'000'000'000};
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
@@ -64,7 +66,7 @@ cpu_set_t own_cores() {
   return cores;
 }
 
-// Returns the global numbers of the ranks of this host.
+// Returns the number, among all ranks, of each rank of this host that belongs to the group.
 std::vector<int> checked_numbers(const BackendSetup& setup, int first_rank) {
   check(setup.local_rank >= 0 && setup.local_rank < setup.local_world,
         "rank " + std::to_string(setup.local_rank) + " is not in a group of " + std::to_string(setup.local_world));
@@ -94,14 +96,15 @@ HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, in
     throw;
   }
   segment_.close_file();
-  dead_peers();  // process file descriptors are opened now, because a process id may be reused after a rank's death
+  // Opens the process file descriptors now; after a rank's death, its process id may belong to another process.
+  dead_peers();
   crowded_ = !has_core_per_rank();
 }
 
 HostGroup::~HostGroup() { leave(); }
 
-// True if the group has at least one core per rank. The cores of all ranks are combined, because ranks may be pinned to
-// different ones.
+// Returns true if the ranks of this host have at least one core each. Counts the cores on which any of the ranks may
+// run, because ranks may be pinned to different cores.
 bool HostGroup::has_core_per_rank() const {
   cpu_set_t all;
   CPU_ZERO(&all);
@@ -116,8 +119,9 @@ void HostGroup::announce(const Call& call, const Place& place) {
 
 void HostGroup::arrive() {
   Seat& mine = seat(rank_);
-  // Writing `phase` is sequentially consistent, like the increment of `sleepers` by a rank that goes to sleep: either
-  // this rank sees the sleeper, or the sleeper sees the new phase.
+  // No wake-up is lost: this rank writes `phase` and then reads `sleepers`, while a rank that goes to sleep increments
+  // `sleepers` and then reads `phase`. All four are sequentially consistent, so one of the two ranks sees the other's
+  // write.
   mine.phase.store(++phase_);
   if (mine.sleepers.load() > 0) futex_wake_all(mine.phase);
 }
@@ -164,7 +168,7 @@ void HostGroup::check_peers(int missing, Clock::time_point deadline) {
     if (r == rank_) continue;
     const bool left = seat(r).left.load(), died = !left && dead[r];
     if (arrived(r)) {
-      require_same_call(r);  // a rank that has arrived takes part in the call, even if it has left or died since
+      require_same_call(r);  // a rank that has arrived at the barrier made the call, even if it has left or died since
     } else if (left || died) {
       fail(name_of(r) + (left ? " left the group" : " died") + meanwhile);
     }
@@ -184,7 +188,7 @@ std::vector<bool> HostGroup::dead_peers() {
     if (r == rank_ || pollfds_[r].fd >= 0 || pid(r) == 0) continue;
     pidfds_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(r), 0)));
     if (!pidfds_[r] && (errno == ESRCH || (kill(pid(r), 0) != 0 && errno == ESRCH)))
-      died_[r] = true;  // kill() tells whether a process exists, even if no file descriptor is left for a pidfd
+      died_[r] = true;  // pidfd_open() fails too if no file descriptor is left; kill() tells whether the process exists
     pollfds_[r] = {.fd = pidfds_[r].get(), .events = POLLIN, .revents = 0};
   }
   poll(pollfds_.data(), pollfds_.size(), 0);
@@ -235,8 +239,8 @@ void HostGroup::fail(const std::string& reason) {
 
 void HostGroup::throw_reason() {
   const Segment& shared = segment_.header();
-  // Time limit for a rank that is writing the failure reason. The rank only copies a text, so a longer wait means that
-  // the rank has died.
+  // Waits while another rank writes the failure's reason to shared memory. That rank only copies a text, so if it takes
+  // longer than this limit, it has died.
   const bool readable = spin(milliseconds(200), true, [&] { return shared.state.load() == Segment::broken; });
   throw std::runtime_error(readable ? shared.reason
                                     : "the group was broken by a rank that died before it gave a reason");
@@ -251,8 +255,8 @@ std::string HostGroup::call_name(int rank) const {
   return c10::str("#", sequence_, " ", describe(announced(rank).call));
 }
 
-// Returns the last call that all ranks agreed on. The rank's newer announcement of a call cannot be read safely,
-// because a late rank may still be writing it.
+// Returns the description of the last call that was equal on all ranks. A newer announcement of the rank cannot be read
+// safely, because the rank may still be writing it.
 std::string HostGroup::last_seen(int rank) const {
   if (agreed_ == 0) return "no call";
   return c10::str("#", agreed_, " ", describe(seat(rank).announcements[agreed_ % 2].call));

@@ -38,8 +38,8 @@ class HostGroup {
   void arrive();
   // Spins for a short time, until all ranks have arrived at the barrier. Returns false if some rank has not.
   bool wait_briefly();
-  // Waits until all ranks have arrived. Throws the same text on all ranks if a rank dies, leaves or times out before.
-  // May return although the ranks made different calls; require_agreement() finds that.
+  // Waits until all ranks have arrived at the barrier. Throws the same text on all ranks if a rank dies, leaves the
+  // group or does not arrive in time. Does not compare the ranks' calls; require_agreement() does.
   void wait(Clock::time_point deadline);
   void meet(Clock::time_point deadline) { arrive(), wait(deadline); }
 
@@ -48,7 +48,7 @@ class HostGroup {
   // Marks the group as broken for all ranks and throws `reason`. If the group was broken already, throws the first
   // reason.
   [[noreturn]] void fail(const std::string& reason);
-  // Throws the reason if the group is broken, or if this rank has left it.
+  // Throws the failure's reason if the group is broken. Also throws if this rank has left the group.
   void require_sound();
   // Returns "left the group" or "died"; an empty text if the rank is alive and in the group.
   std::string how_gone(int rank);
@@ -59,8 +59,8 @@ class HostGroup {
   Mailbox& mailbox(int from, int to) const { return segment_.mailbox(from, to); }
   uint32_t bell() const { return seat(rank_).bell.load(); }
   void ring(int rank);
-  // Sleeps until this rank's bell (a counter that ring() raises) differs from `seen`, at most until the next check for
-  // dead peers.
+  // Sleeps until another rank raises this rank's bell (a counter) from the value `seen`, at most until the next check
+  // for dead ranks.
   void wait_for_bell(uint32_t seen);
 
   // Leaves the group. Other ranks that wait for this rank fail, and so do this rank's own pending waits.
@@ -84,13 +84,15 @@ class HostGroup {
   Home home_;
   MappedSegment segment_;
   std::vector<Descriptor> pidfds_;  // one process file descriptor (pidfd) per other rank
-  std::vector<pollfd> pollfds_;     // poll() entries of all process file descriptors
+  std::vector<pollfd> pollfds_;     // the process file descriptors as arguments of poll()
   std::vector<bool> died_;
   std::mutex watching_;  // guards pidfds_, pollfds_ and died_
-  // True if ranks outnumber cores, or until the cores are known: spinning could then keep another rank from running.
+  // True if there are more ranks than cores, so a rank should not spin: it would keep another rank from running. Also
+  // true until the number of cores is known.
   bool crowded_ = true;
   uint32_t phase_ = 0;
-  uint64_t sequence_ = 0, agreed_ = 0;  // number of the current call, and of the last call that all ranks agreed on
+  // Sequence number of the current call, and of the last call that was equal on all ranks.
+  uint64_t sequence_ = 0, agreed_ = 0;
 };
 
 }  // namespace dpbench::shm

@@ -50,8 +50,8 @@ Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
          (reduction == Reduction::avg ? " by avg" : ""));
 }
 
-// Throws unless the tensor is dense without overlaps, so it can be treated as one flat array. Call.strides ensures that
-// all ranks use the same element order.
+// Throws unless the tensor is dense and without gaps, so that its memory can be treated as one flat array. Ranks with
+// different element orders are detected elsewhere, by comparing Call::strides.
 void require_flat(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided) refuse("takes dense tensors, not sparse ones");
   if (!tensor.is_cpu()) refuse("takes CPU tensors, not " + tensor.device().str());

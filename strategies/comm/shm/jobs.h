@@ -22,15 +22,15 @@ Job barrier_job();
 int checked_root(int64_t root, int world);
 std::string shape_of(const at::Tensor& tensor);
 
-// Cuts a tensor along its first dimension into a piece for each rank, of these sizes.
+// Cuts a tensor along its first dimension into one piece per rank; sizes[r] is the size of the piece of rank r.
 TensorList pieces_of_ranks(const at::Tensor& whole, const std::vector<int64_t>& sizes, int world);
 
 // Throws std::invalid_argument unless the piece that a rank sends to itself has the shape of the piece that it expects
 // from itself.
 void require_own_piece(const TensorList& to, const TensorList& from, int rank);
 
-// inputs: one tensor for all ranks, or one per rank; empty on a rank that sends nothing. outputs: one tensor per source
-// rank; empty on a rank that receives nothing.
+// Return the job of a collective. inputs: one tensor for all ranks, or one per rank; empty on a rank that sends
+// nothing. outputs: one tensor per source rank; empty on a rank that receives nothing.
 Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs, int root);
 Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const c10d::ReduceOp& op);
 

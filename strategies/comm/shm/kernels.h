@@ -11,10 +11,12 @@ enum class Reduction : unsigned char { sum, avg, product, min, max };
 enum class Element : unsigned char { f32, f64, bf16, f16, i32, i64, i8, u8 };
 inline constexpr int kReductions = 5, kElements = 8;
 
-// A reduction kernel. It writes the result to every target; a target may also be a source.
+// A reduction kernel. It combines the sources and writes the result to every target. An array may be both a source and
+// a target.
 using Reduce = void (*)(const void* const* sources, int n_sources, void* const* targets, int n_targets, size_t count);
 
-// Kernels indexed by reduction and element type. Null for undefined reductions (the average of integers).
+// A table of reduction kernels, indexed by reduction and element type. An entry is null if the reduction is undefined
+// for the type, such as the average of integers.
 using ReduceTable = Reduce[kReductions][kElements];
 
 // Returns the kernel for the best instruction set of this CPU; null if the reduction is undefined for the type.

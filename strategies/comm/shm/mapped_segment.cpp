@@ -40,8 +40,8 @@ Ticket read_ticket(const BackendSetup& setup, int mine, int first) {
   return ticket;
 }
 
-// Mappings shared by ranks that are threads of this process. A second mapping of the same memory would hide data races
-// from ThreadSanitizer.
+// The mappings of shared memory that all ranks use if they are threads of this process. If each thread mapped the
+// memory again at another address, ThreadSanitizer could not detect data races.
 class SharedMappings {
  public:
   void add(int fd, const std::shared_ptr<Mapping>& mapping) {
@@ -55,7 +55,7 @@ class SharedMappings {
 
  private:
   std::mutex mutex_;
-  // Mappings by the memory's file descriptor, which stays open until all ranks have joined.
+  // The mappings, by the file descriptor of their memory, which stays open until all ranks have joined.
   std::map<int, std::weak_ptr<Mapping>> mappings_;
 };
 
@@ -81,7 +81,8 @@ void MappedSegment::create(const BackendSetup& setup, Home home) {
   mapping_ = std::make_shared<Mapping>(memory_.get(), map_.bytes());
   new (mapping_->data()) Segment;
   for (int r = 0; r < map_.world; ++r) new (mapping_->data() + sizeof(Segment) + r * sizeof(Seat)) Seat;
-  // Mailboxes need no constructor: the memory is zeroed, and touching them would allocate all of it.
+  // The mailboxes need no constructor, because the memory is zeroed. A constructor would touch their pages and so
+  // allocate all of them.
   if (home == Home::threads) shared_mappings().add(memory_.get(), mapping_);
   const std::string ticket = Ticket{getpid(), memory_.get(), map_.bytes()}.text();
   setup.store->set(kTicketKey, std::vector<uint8_t>(ticket.begin(), ticket.end()));

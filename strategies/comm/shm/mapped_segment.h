@@ -28,7 +28,7 @@ class MappedSegment {
   Mailbox& mailbox(int from, int to) const {
     return reinterpret_cast<Mailbox*>(base_ + map_.mailboxes_begin())[from * map_.world + to];
   }
-  // Closes the file of the memory. Call it when all ranks have mapped the segment.
+  // Closes the file descriptor of the shared memory. Call it when all ranks have mapped the segment.
   void close_file() { memory_ = {}; }
 
  private:
@@ -38,7 +38,8 @@ class MappedSegment {
   SegmentMap map_;
   std::shared_ptr<Mapping> mapping_;
   char* base_ = nullptr;
-  Descriptor memory_;  // file of the memory; the rank that created it keeps it open until all ranks have mapped it
+  // File descriptor of the shared memory; the rank that created it keeps it open until all ranks have mapped it.
+  Descriptor memory_;
 };
 
 }  // namespace dpbench::shm

@@ -62,7 +62,7 @@ void Messages::serve() {
   }
 }
 
-// Moves all chunks that can be moved without waiting. Returns false if there are none.
+// Moves all chunks of messages that can be moved without waiting. Returns false if no chunk was moved.
 bool Messages::move_all() {
   bool moved = take_early();
   for (int r = 0; r < group_.world(); ++r)
@@ -132,8 +132,9 @@ bool Messages::move_in(int from) {
   return true;
 }
 
-// Copies the next chunk of a message, or the whole message out of the sender's tensor. Returns the number of bytes: 0
-// if the tensor cannot be read, so that the sender sends chunks; nullopt if the sender has left or died.
+// Copies the next chunk of a message from the mailbox, or the whole message from the sender's memory. Returns the
+// number of bytes. Returns 0 if the sender's memory cannot be read; the sender then sends chunks. Returns nullopt if
+// the sender has left or died.
 std::optional<size_t> Messages::take(int from, const Letter& letter, size_t moved, char* target) {
   Mailbox& box = group_.mailbox(from, group_.rank());
   if (!box.address) {
@@ -142,15 +143,16 @@ std::optional<size_t> Messages::take(int from, const Letter& letter, size_t move
     return bytes;
   }
   const bool copied = copy_from_process(group_.pid(from), box.address, target, letter.bytes);
-  // A sender breaks or leaves the group before it releases a tensor. If it has done neither, the copied bytes are
-  // valid.
+  // A sender that fails or leaves marks the group before it releases its tensor. If the group is sound and the sender
+  // still in it after the copy, the copied bytes are valid.
   group_.require_sound();
   if (!group_.how_gone(from).empty()) return std::nullopt;
   if (!copied) box.refused.store(1);
   return copied ? letter.bytes : 0;
 }
 
-// Gives one message that arrived early to the first recv of its sender and tag. Returns false if there is none.
+// Gives one message that arrived before its recv to the first recv that waits for the same sender and tag. Returns
+// false if there is no such pair.
 bool Messages::take_early() {
   for (auto taker = receives_.begin(); taker != receives_.end(); ++taker) {
     auto& early = early_[taker->peer];
@@ -173,8 +175,8 @@ void Messages::require_same_size(const Message& taker, const Letter& letter) {
                        describe(taker)));
 }
 
-// Throws if a peer of a message has left or died, or if a message has timed out, unless some chunk can still be moved:
-// messages that a peer completed before it left are delivered.
+// Throws if the sender or receiver of a pending message has left or died, or if a message has timed out. Does not throw
+// if some chunk can still be moved, so messages that a rank completed before it left are delivered.
 void Messages::require_peers() {
   group_.require_sound();
   for (const List* list : {&sends_, &receives_})
@@ -188,12 +190,13 @@ void Messages::require_peers() {
     }
 }
 
-// Breaks the group before fail_all() releases tensors, because other ranks may be reading them.
+// Marks the group as broken before fail_all() releases the tensors of pending messages, because other ranks may be
+// reading these tensors.
 void Messages::break_group(const std::string& reason) {
   try {
     group_.fail(reason);
   } catch (const std::exception&) {
-    // HostGroup::fail() always throws the reason, which the caller has already.
+    // HostGroup::fail() always throws. The exception is not needed here, because the caller reports the reason itself.
   }
 }
 

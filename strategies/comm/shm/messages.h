@@ -42,7 +42,7 @@ class Messages {
     WorkPtr work;
     size_t moved = 0;     // bytes of the message moved so far
     bool posted = false;  // true if a send has put its last chunk, or its address, into the mailbox
-    bool lent = false;    // true if the receiver reads the tensor of this send
+    bool lent = false;    // true if the receiver reads this send's tensor directly, instead of chunks
   };
   using List = std::list<Message>;
   // A message that has arrived before its recv.

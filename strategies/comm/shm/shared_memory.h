@@ -45,11 +45,11 @@ class Descriptor {
 // Returns a file descriptor of new zeroed memory. Its pages are allocated on first touch.
 Descriptor create_memory(const std::string& label, size_t bytes);
 
-// Maps the memory behind another process's file descriptor. Throws if the memory does not have this size.
+// Maps the memory behind another process's file descriptor. Throws if the memory's size differs from `bytes`.
 Mapping map_memory_of(pid_t pid, int fd, size_t bytes);
 
-// Copies memory of another process into this one. Returns false if the kernel forbids it, if the process is gone, or if
-// its memory cannot be read. The bytes at `to` are then undefined.
+// Copies memory of another process into this process. Returns false if the kernel forbids it, if that process is gone,
+// or if its memory cannot be read; the bytes at `to` are then undefined.
 bool copy_from_process(pid_t pid, const char* from, char* to, size_t bytes);
 
 // Throws std::system_error with errno's message, prefixed with `what`.

@@ -11,7 +11,8 @@ namespace {
 using c10d::OpType;
 
 constexpr size_t kSlotBytes = 1 << 20;
-constexpr size_t kMaxInlineBytes = 2 << 20;  // collectives above this size run in the backend's own thread
+// A collective of more bytes runs in the backend's own thread, not in the caller's.
+constexpr size_t kMaxInlineBytes = 2 << 20;
 
 const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
   if (tensors.size() != 1)
@@ -65,7 +66,7 @@ void ShmBackend::fail(const std::string& reason) {
   try {
     group_.fail(reason);
   } catch (const std::exception&) {
-    // HostGroup::fail() always throws the reason, which the caller has already.
+    // HostGroup::fail() always throws. The exception is not needed here, because the caller reports the reason itself.
   }
 }
 
@@ -76,7 +77,8 @@ ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensor
   auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
   const bool inline_begin = queue_.idle() && total_bytes(jobs) <= kMaxInlineBytes;
   Task task{std::move(jobs), std::move(inputs), timeout.count() > 0 ? timeout : timeout_, work};
-  // A callback of a collective may wait for the collectives that it starts, which only its own thread can carry out.
+  // A callback of a collective runs in the backend's thread. It may start collectives and wait for them, so this thread
+  // must carry them out at once.
   if (queue_.runs_this_thread())
     run_task(task, false);
   else if (!inline_begin || !try_inline(task))
@@ -106,7 +108,7 @@ void ShmBackend::run_task(Task& task, bool begun) {
       collectives_.finish(job, deadline);
     }
   } catch (...) {
-    // The outputs of a failed call are kept alive, because a late rank may still write to them.
+    // The outputs of a failed call are kept alive, because another rank that is late may still write to them.
     abandoned_.push_back(task.work->result());
     return task.work->fail(std::current_exception());
   }
@@ -226,7 +228,8 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& in
 // Runs an all-to-all as messages between pairs of ranks. Empty pieces are not sent.
 ShmBackend::WorkPtr ShmBackend::alltoall_by_messages(const at::Tensor& output, const Tensors& to, const Tensors& from,
                                                      const c10d::AllToAllOptions& options) {
-  constexpr int tag = std::numeric_limits<int>::max();  // a tag that no message of a strategy has
+  // The tag of these messages, which no send or recv of a strategy uses.
+  constexpr int tag = std::numeric_limits<int>::max();
   const auto limit = options.timeout.count() > 0 ? options.timeout : timeout_;
   require_own_piece(to, from, rank_);
   to[rank_].detach().copy_(from[rank_]);

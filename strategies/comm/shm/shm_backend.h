@@ -54,8 +54,8 @@ class ShmBackend : public c10d::Backend {
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
-  // Sends the i-th piece of `input` to rank i. With sizes, the pieces may differ in size and are sent as messages
-  // between pairs of ranks.
+  // Sends the i-th piece of `input` to rank i. If sizes are given, the pieces may differ in size, and they are sent as
+  // messages between pairs of ranks.
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
@@ -70,7 +70,7 @@ class ShmBackend : public c10d::Backend {
  private:
   struct Task {
     std::vector<Job> jobs;
-    Tensors held;  // a collective's input tensors, kept alive until it ends
+    Tensors held;  // input tensors of the collective, kept alive until it ends
     std::chrono::milliseconds timeout;
     c10::intrusive_ptr<CommWork> work;
   };
@@ -89,10 +89,10 @@ class ShmBackend : public c10d::Backend {
   Collectives collectives_{group_};
   Messages messages_{group_};
   std::mutex starting_;
-  // Output tensors of failed calls, kept alive because late ranks may still write to them.
+  // Output tensors of failed calls, kept alive because ranks that are late may still write to them.
   std::vector<Tensors> abandoned_;
   std::atomic<uint64_t> calls_{0};  // number of collectives started; atomic, because other threads read it
-  WorkQueue queue_;  // the queue is declared last, so that its thread ends before the other members are destroyed
+  WorkQueue queue_;  // declared last, so that the queue's thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench::shm

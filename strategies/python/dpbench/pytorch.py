@@ -17,10 +17,13 @@ DDP_PARAMS = [("find_unused", "off", "look for parameters that a step does not u
 
 
 def ddp_promises(params):
+    on = {name for name, value in params.items() if value in ("on", "true", "1")}
+    if "skip_unused" in on and "find_unused" not in on:
+        raise dpbench.UsageError("--param skip_unused=on needs --param find_unused=on")
     hook = {"fp16": "float16", "bf16": "bfloat16"}.get(params["hook"])
-    return {"allows_unused": params["find_unused"] == "on",
-            "same_graph": "on" in (params["static_graph"], params["skip_unused"]),
-            "buffers": "rank0" if params["broadcast_buffers"] == "on" else "local",
+    return {"allows_unused": "find_unused" in on,
+            "same_graph": bool(on & {"static_graph", "skip_unused"}),
+            "buffers": "rank0" if "broadcast_buffers" in on else "local",
             **({"reduced_in": hook} if hook else {})}
 
 
@@ -31,8 +34,6 @@ class Ddp(dpbench.Strategy):
 
     def __init__(self, setup):
         super().__init__(setup)
-        if setup.flag("skip_unused") and not setup.flag("find_unused"):
-            raise dpbench.UsageError(f"{setup.strategy}.skip_unused=on needs {setup.strategy}.find_unused=on")
         self.model = setup.model()
         self.ddp = DistributedDataParallel(
             self.model, process_group=setup.group, find_unused_parameters=setup.flag("find_unused"),

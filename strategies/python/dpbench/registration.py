@@ -32,8 +32,9 @@ def strategy(name, summary="", *, params=(), settings=None, promise=None, **prom
     """Registers a class as a strategy. params: (name, default, summary[, allowed values]) of each parameter that
     --param can set; allowed values are words such as "none|fp16|bf16", "integer from 1" or "number above 0". promises:
     the fields of strategies/demands.md, such as gradient="mean_of_means", buffers="rank0". promise: a function that
-    takes the parameter values and returns the fields that depend on them. settings: parameter values with which the
-    checks reach non-default behaviour, such as {"revealing": {"bucket_mb": 0.0001}}."""
+    takes the parameter values and returns the fields that depend on them, or raises UsageError for values that contradict
+    each other. settings: parameter values with which the checks reach non-default behaviour, such as {"revealing":
+    {"bucket_mb": 0.0001}}."""
     promises.update({"settings." + kind: values for kind, values in (settings or {}).items()})
 
     def register(cls):

@@ -33,13 +33,13 @@ class Setup:
         numbers, reals, texts = ops.setup.default(number)
         self._number = number
         (self.rank, self.world, self.init_seed, self.step_seed, dtype, self.accumulate, clips, self.sum_loss,
-         axes, self._workload) = numbers[:10]
+         axes, self._workload, self._scheduled) = numbers[:11]
         clip_norm, self.learning_rate, beta1, beta2, self.epsilon, self.weight_decay, self.momentum = reals
         self.clip_norm = clip_norm if clips else None
         self.betas, self.dtype = (beta1, beta2), DTYPES[dtype]
         self.strategy, self.optimizer_kind, self._group_name, device = texts[:4]
         self.device = torch.device(device)
-        self._axes = [(texts[4 + 2 * i], texts[5 + 2 * i], *numbers[10 + 2 * i:12 + 2 * i]) for i in range(axes)]
+        self._axes = [(texts[4 + 2 * i], texts[5 + 2 * i], *numbers[11 + 2 * i:13 + 2 * i]) for i in range(axes)]
         self.params = dict(text.split("=", 1) for text in texts[4 + 2 * axes:])
         self._adopted = {}
         # The group of all ranks, over the backend of the run. It is torch.distributed's default group, too.
@@ -108,8 +108,9 @@ class Setup:
 
     def schedule(self, optimizer, step):
         """Sets the optimizer's learning rate to the value that the workload's schedule has in this step."""
-        for group in optimizer.param_groups:
-            group["lr"] = ops.learning_rate.default(self._number, step)
+        if self._scheduled:
+            for group in optimizer.param_groups:
+                group["lr"] = ops.learning_rate.default(self._number, step)
 
     def loss(self, output, target):
         return ops.loss.default(self._number, output, target)

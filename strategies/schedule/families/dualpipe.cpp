@@ -9,8 +9,8 @@
 namespace dpbench::pipeline {
 namespace {
 
-// The actions of one rank. Its near stage belongs to the direction that begins in this rank's half of the pipeline, its
-// far stage to the other direction.
+// The list of actions of one rank of DualPipe. The rank has two stages, one per direction. The near stage belongs to
+// the direction that starts at the nearer end of the pipeline, the far stage to the other.
 class DualRank {
  public:
   DualRank(const Request& request, int rank) : tape_(request.microbatches) {
@@ -60,8 +60,9 @@ class DualRank {
     tape_.backward(backward);
   }
 
-  // The two ranks in the middle run their first forward and backward pass without overlap, because each of these ranks
-  // waits for tensors that the other one computes in its pair of passes.
+  // Appends the overlapped pairs. The two ranks in the middle of the pipeline run their first forward and backward pass
+  // one after the other: as an overlapped pair, each of the two ranks would wait for a tensor that the other computes
+  // in the same pair.
   void steady() {
     for (int i = 0; i < main_; ++i) {
       if (i == 0 && beyond_ == 0) {
@@ -78,7 +79,8 @@ class DualRank {
     }
   }
 
-  // In the second half of the rounds, backward passes are split, and the weight gradients fill the remaining idle time.
+  // Appends the last backward passes. In the second half of the rounds they are split, and the weight gradients fill
+  // the remaining idle time.
   void cool_down() {
     const int rounds = depth_ + 1;
     bool split = false;
@@ -98,9 +100,9 @@ class DualRank {
 
   Tape tape_;
   int near_ = 0, far_ = 0;
-  int depth_ = 0;         // number of ranks between this rank and the nearer end of the pipeline
+  int depth_ = 0;         // number of ranks between this rank and the end of the pipeline that is nearer to it
   int beyond_ = 0;        // number of ranks between this rank and the middle of the pipeline
-  int main_ = 0;          // number of rounds of overlapped pairs in both directions
+  int main_ = 0;          // number of rounds in which the rank overlaps a forward and a backward pass of each direction
   std::deque<int> late_;  // stages with a pending weight gradient, oldest first
 };
 

@@ -12,8 +12,9 @@ struct Turn {
   int chunk, microbatch;
 };
 
-// Returns the sizes of the groups of micro-batches. The remainder does not form a group of its own, because a group
-// with fewer micro-batches than ranks would stall the pipeline.
+// Returns the sizes of the groups of micro-batches. If the number of micro-batches is not a multiple of the number of
+// ranks, the last group takes the rest in addition. A group of its own, with fewer micro-batches than ranks, would
+// stall the pipeline.
 std::vector<int> group_sizes(const Request& request) {
   const int groups = std::max(1, request.microbatches / request.ranks);
   std::vector<int> sizes(groups, request.ranks);

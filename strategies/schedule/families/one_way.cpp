@@ -8,8 +8,8 @@
 namespace dpbench::pipeline {
 namespace {
 
-// Makes a schedule of one stage for each rank in which a rank runs `ahead` forward passes before its first backward
-// pass, then one backward and one forward pass in turn.
+// Makes a schedule with one stage per rank. Each rank runs `ahead` forward passes before its first backward pass, and
+// then backward and forward passes in turn.
 Schedule one_way(const Request& request, int (*ahead)(const Request&, int rank)) {
   Schedule schedule{.microbatches = request.microbatches, .rank_of = looped_placement(request.ranks, 1)};
   const int count = request.microbatches;

@@ -8,11 +8,12 @@
 namespace dpbench::pipeline {
 namespace {
 
-// The actions of one rank. `down` is its stage on the way to the last rank, `up` the one on the way back.
+// The list of actions of one rank of ZBV. The rank has two stages: activations pass `down` on the way to the last rank,
+// and `up` on the way back.
 class VeeRank {
  public:
-  // If there are too few micro-batches to fill the pipeline, the schedule is made for a full one, and the computations
-  // of missing micro-batches are left out.
+  // If there are too few micro-batches to fill the pipeline, makes the schedule for as many as fill it, and leaves out
+  // the computations of those that do not exist.
   VeeRank(const Request& request, int rank)
       : tape_(request.microbatches),
         ranks_(request.ranks),

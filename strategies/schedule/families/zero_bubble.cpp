@@ -8,8 +8,8 @@
 namespace dpbench::pipeline {
 namespace {
 
-// Makes a schedule in which rank r runs `ahead(r)` forward passes before its first input gradient, and weight gradients
-// `lag(r)` micro-batches after their input gradients.
+// Makes a schedule in which rank r runs `ahead(r)` forward passes before its first input gradient. A weight gradient
+// runs `lag(r)` micro-batches after the input gradient of the same micro-batch.
 template <class Ahead, class Lag>
 Schedule split_backward(const Request& request, Ahead ahead, Lag lag) {
   Schedule schedule{.microbatches = request.microbatches, .rank_of = looped_placement(request.ranks, 1)};
@@ -32,12 +32,12 @@ Schedule split_backward(const Request& request, Ahead ahead, Lag lag) {
 
 }  // namespace
 
-// ZB-H1: every rank has as many live activations as the first rank of 1F1B.
+// ZB-H1: no rank has more live activations than the first rank of 1F1B.
 Schedule make_zb_h1(const Request& request) {
   return split_backward(request, [&](int rank) { return request.ranks - rank; }, [](int rank) { return rank; });
 }
 
-// ZB-H2: about twice as many live activations as ZB-H1, so that no rank waits for its first input gradient.
+// ZB-H2: about twice as many live activations as ZB-H1. In return, no rank is idle before its first input gradient.
 Schedule make_zb_h2(const Request& request) {
   return split_backward(
       request, [&](int rank) { return 2 * (request.ranks - rank) - 1; }, [](int rank) { return 2 * rank; });

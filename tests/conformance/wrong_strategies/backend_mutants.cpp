@@ -39,7 +39,8 @@ Wrap alter(const AlteringBackend::Change& before, const AlteringBackend::Change&
   };
 }
 
-// Replaces the result of one kind of collective: each rank computes its own result from all ranks' inputs.
+// A backend that replaces the result of one kind of collective: each rank computes its own result from all ranks'
+// inputs.
 class ReplacingBackend : public ForwardingBackend {
  public:
   using Act = std::function<void(ForwardingBackend& self, at::Tensor& tensor, std::vector<at::Tensor> all)>;
@@ -102,7 +103,7 @@ void divide_by_host_size(ForwardingBackend& self, at::Tensor& tensor, const std:
   tensor.copy_(sum_of_hosts(all) / group_of(self.getRank()).size);
 }
 
-// A broadcast that takes its data from rank 0 of each host instead of global rank 0.
+// A mistake: a broadcast takes its data from rank 0 of each host instead of global rank 0.
 void take_host_rank_0(ForwardingBackend& self, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
   tensor.copy_(all[static_cast<size_t>(group_of(self.getRank()).first)]);
 }
@@ -124,7 +125,7 @@ class SilentBroadcast : public ForwardingBackend {
   }
 };
 
-// Corrupts the output of one kind of collective.
+// A backend that corrupts the output of one kind of collective.
 class CorruptingBackend : public ForwardingBackend {
  public:
   using Change = void (*)(at::Tensor& output, int rank);
@@ -180,7 +181,7 @@ void lose_every_third(AlteringBackend& self, at::Tensor& tensor) {
   if (self.calls % 3 == 0) tensor.copy_(self.kept[-1]);
 }
 
-// Averages a bucket by a reduce to rank 0 and a broadcast from rank 0, instead of an allreduce.
+// Correct: averages a bucket by a reduce to rank 0 and a broadcast from rank 0, instead of an allreduce.
 void reduce_via_rank_0(Run& run, at::Tensor& flat, size_t) {
   c10d::ReduceOptions options;
   options.rootRank = 0;
@@ -209,8 +210,8 @@ Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, 
   return {name, killed_by, says, ddp(), workload, 3, std::move(wrap)};
 }
 
-// Skips the optimizer step if the reduced gradient is not finite. All ranks see the same gradient, so all skip the same
-// steps, as with a loss scaler.
+// A correct strategy that skips the optimizer step if the reduced gradient is not finite. All ranks see the same
+// gradient, so all skip the same steps, as with a loss scaler.
 StrategyInfo skips_non_finite() {
   Parts parts = right_parts();
   parts.update = [right = parts.update](Run& run) {

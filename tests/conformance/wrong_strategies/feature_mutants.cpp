@@ -46,7 +46,8 @@ void synchronised(StrategyInfo& info) {
 }
 
 using ReduceSums =
-    // `call` counts one layer's reductions: even in the forward pass, odd in the backward pass.
+    // Carries out one reduction of a BatchNorm layer, possibly with a mistake. call: number of the layer's reduction,
+    // even in the forward pass, odd in the backward pass.
     std::function<void(Run&, at::Tensor& sums, int call)>;
 
 Change norms_reducing(const ReduceSums& reduce) {
@@ -69,10 +70,10 @@ void right_sums(Run& run, at::Tensor& sums, int) { run.all_reduce(sums); }
 void weight_ranks_equally(Run& run, at::Tensor& sums, int call) {
   if (call % 2 == 0) sums.div_(sums[-1].clone());
   run.all_reduce(sums);
-  if (call % 2 == 0) sums.mul_(4);  // scenario "even" has 4 samples per rank
+  if (call % 2 == 0) sums.mul_(4);  // multiplies by 4, the number of samples per rank in the scenario `even`
 }
 
-// Rounds each rank's gradients before they are summed. The checks in float64 cannot detect it.
+// A mistake: rounds each rank's gradients to bfloat16 before they are summed. The checks in float64 cannot detect it.
 void round_to_bfloat16(Parts& parts) {
   parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
     if (run.dtype != at::kDouble) flat.copy_(flat.to(at::kBFloat16));
@@ -153,8 +154,8 @@ bool in_a_full_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world 
 
 // --- Mistakes with buckets that contain unused parameters
 
-// Does not reduce buckets for which `idle` returns true. A correct `idle` returns true only if no rank used any
-// parameter of the bucket.
+// Leaves buckets for which `idle` returns true out of the reduction. This is a mistake unless no rank used any
+// parameter of these buckets.
 Change omitting_buckets(const std::function<bool(Run&, const std::vector<size_t>& bucket)>& idle) {
   return [=](Parts& parts) {
     parts.buckets = [=, right = parts.buckets](Run& run) {

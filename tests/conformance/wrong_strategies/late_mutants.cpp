@@ -24,7 +24,7 @@ std::function<StrategyInfo()> resuming(const std::function<void(Run&, Snapshot&)
   return with([change](Parts& parts) { parts.before_load = change; });
 }
 
-// Pads a short last micro-batch to the size of the step's first micro-batch by repeating its own samples.
+// A mistake: pads a short last micro-batch to the size of the step's first micro-batch by repeating its own samples.
 void pad_the_rest(Parts& parts) {
   const auto first = std::make_shared<std::map<int, int64_t>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -39,8 +39,8 @@ void pad_the_rest(Parts& parts) {
   };
 }
 
-// Seeds dropout with the strategy object's own step count instead of the global step, so the masks differ after a
-// resume.
+// A mistake: seeds dropout with the strategy object's own step count instead of the global step, so the masks differ
+// after a resume.
 void count_own_steps(Parts& parts) {
   parts.start = [right = parts.start](Run& run) {
     right(run);
@@ -51,7 +51,8 @@ void count_own_steps(Parts& parts) {
   };
 }
 
-// Resumes from the momentum that this process had last, which equals the snapshot's only if this process wrote it.
+// A mistake: resumes from the momentum that this process had last, which equals the snapshot's only if this process
+// wrote the snapshot.
 void resume_from_memory(Parts& parts) {
   const auto last = std::make_shared<std::map<int, std::vector<at::Tensor>>>();
   const auto guard = std::make_shared<std::mutex>();

@@ -26,7 +26,7 @@ struct Mutant {
   std::string model = {};  // configuration of the workload's model; empty: the small one for checks
 };
 
-// Returns a factory of the reference strategy (reference.h) with `change` applied to its parts.
+// Returns a factory of the reference strategy (reference.h) in which `change` has replaced some parts.
 inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& change,
                                           Gradient gradient = Gradient::mean_of_means) {
   return [=] {

@@ -19,8 +19,8 @@ Change both(const Change& first, const Change& second) {
   return [=](Parts& parts) { first(parts), second(parts); };
 }
 
-// Returns a change that replaces an exchangeable part of the reference strategy by `wrong` in all dtypes except
-// float64. The checks in float64 cannot detect the change.
+// Returns a change of the reference strategy that replaces a part by `wrong` in all dtypes but float64. The checks in
+// float64 cannot detect it.
 template <class Part>
 Change in_working_dtype(Part Parts::* part, const Part& wrong) {
   return [=](Parts& parts) {
@@ -40,8 +40,8 @@ std::function<StrategyInfo()> declared(const Change& change, const std::function
 
 using Reduce = decltype(Parts::reduce);
 
-// Divides the loss by the world size before the backward pass. 1/3 is rounded, so with three ranks the gradients have
-// other bits than if their sum were divided.
+// A correct variant: divides the loss by the world size before the backward pass. 1/3 is rounded, so with three ranks
+// the gradients have other bits than if their sum were divided.
 void divide_loss_by_world(Parts& parts) {
   parts.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.world); };
   parts.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); };
@@ -87,7 +87,8 @@ void scale_loss(Parts& parts) {
   };
 }
 
-// Weights each micro-batch by its number of samples, and divides by all ranks' samples at the end.
+// A correct variant: weights each micro-batch by its number of samples, and divides by the number of all ranks' samples
+// at the end.
 void weight_by_samples(Parts& parts) {
   parts.clear = [right = parts.clear](Run& run) {
     right(run);
@@ -131,7 +132,7 @@ void reduce_twice_if_accumulating(Parts& parts) {
   };
 }
 
-// Reduces only parameters that some rank used, each in its own message.
+// A correct variant: reduces only parameters that some rank used, each in its own message.
 void send_only_what_was_used(Parts& parts) {
   parts.buckets = [](Run& run) {
     std::vector<std::vector<size_t>> buckets;
@@ -141,7 +142,7 @@ void send_only_what_was_used(Parts& parts) {
   };
 }
 
-// Runs SGD and AdamW as separate tensor operations, in another order than torch's kernels.
+// A correct variant: runs SGD and AdamW as separate tensor operations, in another order than torch's kernels.
 void update_by_tensor_operations(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
   const double rate = learning_rate(spec, run.step);
@@ -161,7 +162,8 @@ void update_by_tensor_operations(Run& run) {
   }
 }
 
-// Runs SGD on a float64 copy of the parameters, and rounds the copy to the parameters' dtype after each step.
+// A correct variant: runs SGD on a float64 copy of the parameters, and rounds the copy to the parameters' dtype after
+// each step.
 void update_float64_copy(Parts& parts) {
   const auto copies = std::make_shared<std::map<std::pair<int, size_t>, at::Tensor>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -191,7 +193,7 @@ std::vector<at::Tensor> gather_on_all(Run& run, const at::Tensor& mine) {
   return output[0];
 }
 
-// Averages a bucket on rank 0: all ranks send their gradients to rank 0, which sends back the mean.
+// A correct variant: averages a bucket on rank 0. All ranks send their gradients to rank 0, which sends back the mean.
 void average_on_a_server(Run& run, at::Tensor& flat, size_t) {
   std::vector<std::vector<at::Tensor>> gathered(run.rank == 0 ? 1 : 0), scattered(run.rank == 0 ? 1 : 0);
   std::vector<at::Tensor> mine = {flat};
@@ -215,7 +217,7 @@ void reduce_scatter_then_gather(Run& run, at::Tensor& flat, size_t) {
   flat.copy_(at::cat(gather_on_all(run, mine.div_(run.world))).narrow(0, 0, flat.numel()));
 }
 
-// Sums the gradients of two ranks at a time, then these sums, in float64.
+// A correct variant: sums the gradients of two ranks at a time, then these sums, in float64.
 void sum_pairs_in_float64(Run& run, at::Tensor& flat, size_t) {
   at::Tensor total = at::zeros_like(flat, at::kDouble), pair;
   const auto all = gather_on_all(run, flat);
@@ -272,7 +274,7 @@ Change reduce_all_at_once(bool waits_for_each) {
   };
 }
 
-// Finishes each step on another thread. The accessors and the next step wait for this thread.
+// A strategy that finishes each step on another thread. The accessors and the next step wait for this thread.
 class EndsInAThread : public Strategy {
  public:
   EndsInAThread(const Setup& setup, Parts parts) {

@@ -56,7 +56,7 @@ double decay_of(const Run& run, size_t parameter) {
   return weight_decay(run.workload.optimizer(), run.leaves[parameter].dim());
 }
 
-// Does not decay elements whose gradient is zero.
+// A mistake: does not decay elements whose gradient is zero.
 void decay_where_gradients_are(Parts& parts) {
   parts.update = [right = parts.update](Run& run) {
     const double rate = learning_rate(run.workload.optimizer(), run.step);
@@ -105,8 +105,8 @@ void decay_of_the_next_piece(Run& run) {
     }
 }
 
-// A mistake: updates the momentum buffer once per micro-batch instead of once per step. run.kept holds the gradients
-// accumulated up to each micro-batch.
+// A mistake: updates the momentum buffer once per micro-batch instead of once per step. run.kept: the accumulated
+// gradients after each micro-batch.
 void momentum_of_micro_batches(Parts& parts) {
   parts.after_micro = [](Run& run) {
     if (run.micro == 0) run.kept.clear();

@@ -9,7 +9,7 @@
 namespace dpbench::wrong {
 namespace {
 
-// Doubles the gradients in runs for which `condition` holds.
+// Returns a strategy that doubles the gradients in runs for which `condition` holds.
 std::function<StrategyInfo()> doubling_if(const std::function<bool(Run&)>& condition) {
   return with([condition](Parts& parts) {
     parts.after_reduce = [condition](Run& run) {

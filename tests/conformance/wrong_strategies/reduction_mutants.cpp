@@ -84,7 +84,7 @@ void all_but_the_last_element(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
 }
 
-// Reduces only the first MiB of each bucket.
+// A mistake: reduces only the first MiB of each bucket.
 void first_mebibyte(Run& run, at::Tensor& flat, size_t) {
   const int64_t most = std::min<int64_t>(flat.numel(), (1 << 20) / flat.element_size());
   at::Tensor part = flat.narrow(0, 0, most).clone();
@@ -128,8 +128,8 @@ void deliver_one_step_late(Parts& parts) {
   };
 }
 
-// Leaves the checkpointed layer out of the reduction. Its gradient appears in a nested backward pass, where a reduction
-// hook can miss it.
+// A mistake: leaves the checkpointed layer out of the reduction. The layer's gradient appears in a nested backward
+// pass, where a reduction hook can miss it.
 void skip_checkpointed_layer(Parts& parts) {
   parts.buckets = [right = parts.buckets](Run& run) {
     auto buckets = right(run);
@@ -139,7 +139,8 @@ void skip_checkpointed_layer(Parts& parts) {
   };
 }
 
-// Reduces gradient.contiguous() of each gradient. For a gradient with other strides, contiguous() returns a copy.
+// Reduces gradient.contiguous() of each gradient, which is a copy if the gradient has other strides. It is a mistake
+// not to copy the result back.
 void reduce_contiguously(Run& run, bool copy_back) {
   for (auto& gradient : run.gradients) {
     at::Tensor dense = gradient.contiguous();
@@ -160,7 +161,8 @@ void change_order_each_run(Run& run, at::Tensor& flat, size_t bucket) {
   static std::atomic<int> runs{0};
   if (run.rank == 0 && run.step == 0 && bucket == 0) ++runs;
   at::Tensor first = at::full({1}, runs % run.world, flat.options());
-  run.broadcast(first);  // all ranks sum in the same order, so only a second run reveals the mistake
+  // The order of addition is the same on all ranks but changes between runs, so only a second run reveals the mistake.
+  run.broadcast(first);
   sum_from(run, flat, static_cast<int>(first.item<double>()));
 }
 

@@ -90,7 +90,8 @@ void update(Run& run) {
       at::_fused_adamw_(leaf, gradient, momentum, {run.variances[i]}, {}, {run.counts[i]}, rate, spec.beta1, spec.beta2,
                         weight_decay(spec, leaf[0].dim()), spec.epsilon, false, false);
     } else if (at::isReducedFloatingType(leaf[0].scalar_type()) && momentum.empty()) {
-      leaf[0].sub_(gradient[0], rate);  // _fused_sgd_ does not support float16 and bfloat16
+      // the step is written out, because _fused_sgd_ does not support float16 and bfloat16
+      leaf[0].sub_(gradient[0], rate);
     } else {
       at::_fused_sgd_(leaf, gradient, momentum, 0, spec.momentum, rate, 0, false, false, false);
     }

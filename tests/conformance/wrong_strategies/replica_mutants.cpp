@@ -12,9 +12,9 @@ struct Replicas;
 
 struct ReplicaParts {
   std::function<std::vector<int64_t>(int64_t rows, int replicas)> cut = chunk_sizes;
-  int64_t refreshed_steps = 1000;  // number of first steps in which replicas copy replica 0's state
-  bool zero_replicas = true;       // zero the replicas' gradients before a step
-  bool zero_idle_replicas = true;  // zero the gradients of replicas without samples too
+  int64_t refreshed_steps = 1000;  // replicas copy replica 0's state in this many first steps only
+  bool zero_replicas = true;       // if true, the replicas' gradients are zeroed before a step
+  bool zero_idle_replicas = true;  // if true, the gradients of replicas without samples are zeroed too
   bool one_loss = true;            // true: one loss on the gathered output; false: the mean of the replicas' losses
   bool gather_backwards = false;
   std::function<void(Replicas&)> reduce;  // adds the gradients of replicas 1, 2, .. to replica 0's
@@ -169,7 +169,7 @@ std::function<StrategyInfo()> replicas(const std::function<void(ReplicaParts&)>&
   };
 }
 
-// Cuts a batch like NumPy's array_split, instead of torch.chunk: sizes differ by at most one.
+// A mistake: cuts a batch like NumPy's array_split, instead of torch.chunk, so sizes differ by at most one.
 std::vector<int64_t> cut_evenly(int64_t rows, int replicas) {
   std::vector<int64_t> sizes;
   for (int r = 0; r < replicas; ++r)
@@ -183,8 +183,8 @@ std::vector<int64_t> cut_if_all_have_samples(int64_t rows, int replicas) {
   return sizes;
 }
 
-// Cuts a batch, but throws if more than one replica gets no samples. With 8 replicas, every scenario's batch reaches at
-// least 7 of them, but a batch of 10 samples reaches only 5.
+// A mistake: throws if more than one replica gets no samples. With 8 replicas, every scenario's batch reaches at least
+// 7 of them, but a batch of 10 samples reaches only 5.
 std::vector<int64_t> cut_if_most_have_samples(int64_t rows, int replicas) {
   const auto sizes = chunk_sizes(rows, replicas);
   check(static_cast<int>(sizes.size()) >= replicas - 1, "no rows");

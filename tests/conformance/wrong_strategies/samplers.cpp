@@ -7,7 +7,7 @@
 namespace dpbench::wrong {
 namespace {
 
-constexpr int64_t samples = 100;  // 3 ranks get 34, 33 and 33 samples
+constexpr int64_t samples = 100;  // one of the 3 ranks gets 34 samples, the others 33
 constexpr int world = 3;
 
 at::Tensor order(int64_t epoch, int64_t rank_of_seed = 0) {

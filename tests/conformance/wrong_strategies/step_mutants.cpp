@@ -28,8 +28,8 @@ void keep_the_last_micro_batch(Run& run) {
   if (run.micro + 1 < run.micros) run.parts.clear(run);
 }
 
-// Reduces after every micro-batch instead of once per step. The result stays correct, because the next reduction
-// averages equal values; only the number of reductions is wrong.
+// A mistake: reduces after every micro-batch instead of once per step. The result stays correct, because the next
+// reduction averages equal values; only the number of reductions is wrong.
 void reduce_after_each_micro_batch(Run& run) {
   if (run.micro + 1 == run.micros) return;
   for (auto& leaf : run.leaves) {
@@ -38,10 +38,10 @@ void reduce_after_each_micro_batch(Run& run) {
   }
 }
 
-// Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
-// single micro-batch the result is bit-identical to the correct one.
 double samples_in(const Batch& batch) { return static_cast<double>(batch.samples()); }
 
+// A mistake: weights each micro-batch by its number of samples or tokens, relative to the first micro-batch, and
+// divides at the end. With a single micro-batch the result is bit-identical to the correct one.
 void weight_micro_batches(Parts& parts, double (*size)(const Batch&)) {
   // for each rank: size of the step's first micro-batch, and the total size of its micro-batches so far
   const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();

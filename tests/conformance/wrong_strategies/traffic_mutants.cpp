@@ -26,7 +26,7 @@ void average(Run& run, at::Tensor& flat) {
 void reduce_twice(Parts& parts) {
   parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
     average(run, flat);
-    average(run, flat);  // the second average changes nothing, because all ranks already hold the mean
+    average(run, flat);  // a second average, which changes nothing, because all ranks already hold the mean
   };
 }
 
@@ -45,7 +45,7 @@ void reduce_in_float64(Parts& parts) {
   };
 }
 
-// Does not reduce the last bucket, and sends the first with 8 extra elements.
+// A mistake: does not reduce the last bucket, and sends the first bucket with 8 extra elements.
 void pad_one_bucket_and_leave_out_another(Parts& parts) {
   parts.reduce = [](Run& run, at::Tensor& flat, size_t bucket) {
     if (bucket + 1 == run.parts.buckets(run).size()) return;
@@ -86,7 +86,8 @@ void reduce_each_parameter_alone(Parts& parts) {
   };
 }
 
-// The harness calls gradients() after the step, so collectives in gradients() are not part of the step's traffic.
+// Correct: the harness calls gradients() after the step, so the collectives of this accessor are not part of the step's
+// traffic.
 void gather_in_an_accessor(Parts& parts) {
   parts.reported_gradients = [right = parts.reported_gradients](Run& run) {
     NamedTensors gradients = right(run);

@@ -31,7 +31,7 @@ class OfRanks {
   std::map<int, T> values_;
 };
 
-// Reduces only while `condition` holds; otherwise each rank keeps its own gradient, but calls the same collectives.
+// Reduces only while `condition` holds. Otherwise calls the same collectives, but each rank keeps its own gradient.
 std::function<StrategyInfo()> reducing_while(const std::function<bool(Run&)>& condition) {
   return with([condition](Parts& parts) {
     parts.reduce = [condition, right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
@@ -67,6 +67,34 @@ void update_twice_after_a_look(Parts& parts) {
   };
   parts.update = [=, right = parts.update](Run& run) {
     if (++(*since_look)[run.rank] <= 2) right(run);
+  };
+}
+
+// A mistake: leaves out updates from the third step after a look on. Before the first look, the strategy is right.
+void stop_updating_after_a_look(Parts& parts) {
+  constexpr int64_t never = -1;
+  const auto since_look = std::make_shared<OfRanks<int64_t>>();
+  parts.start = [=, right = parts.start](Run& run) {
+    (*since_look)[run.rank] = never;
+    right(run);
+  };
+  parts.reported_gradients = [=, right = parts.reported_gradients](Run& run) {
+    (*since_look)[run.rank] = 0;
+    return right(run);
+  };
+  parts.update = [=, right = parts.update](Run& run) {
+    int64_t& steps = (*since_look)[run.rank];
+    if (steps == never || ++steps <= 2) right(run);
+  };
+}
+
+bool is_wrapped(Run& run) { return dynamic_cast<ForwardingBackend*>(run.group->getBackend(at::kCPU).get()) != nullptr; }
+
+// A mistake: reduces NaN of all buckets but the first as zero.
+void mask_later_buckets(Parts& parts) {
+  parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+    if (bucket > 0) flat.nan_to_num_(0, 0, 0);
+    right(run, flat, bucket);
   };
 }
 
@@ -132,6 +160,9 @@ std::vector<Mutant> unseen_mutants() {
        reducing_while([](Run& run) { return run.step != 40; })},
       {"reduced-only-after-a-look", "trajectory", "losses", with(reduce_after_a_look)},
       {"not-updated-from-the-third-step-after-a-look", "trajectory", "losses", with(update_twice_after_a_look)},
+      {"not-updated-from-the-third-step-after-the-first-look", "trajectory", "losses",
+       with(stop_updating_after_a_look)},
+      {"reduced-only-over-a-wrapped-backend", "trajectory", "losses", reducing_while(is_wrapped)},
       {"rate-halved-from-step-30-on", "trajectory", "losses", with([](Parts& parts) {
          parts.after_reduce = [right = parts.after_reduce](Run& run) {
            right(run);
@@ -175,6 +206,7 @@ std::vector<Mutant> unseen_mutants() {
            result.loss = at::nan_to_num(result.loss, 0, 0, 0);
          };
        })},
+      {"NaN-in-later-buckets-masked", "non-finite", "masked|scenario poison", with(mask_later_buckets)},
       {"elements-that-are-not-numbers-not-updated", "non-finite", "update", with([](Parts& parts) {
          parts.update = [right = parts.update](Run& run) {
            const auto gradients = run.gradients;

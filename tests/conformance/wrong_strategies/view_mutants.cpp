@@ -42,7 +42,7 @@ void overlap_views(Run& run) {
       run.gradients[i - 1].flatten()[-1].copy_(run.gradients[i].flatten()[0]);
 }
 
-// Gives unused parameters a zero gradient, where a correct strategy leaves the gradient undefined.
+// A mistake: gives unused parameters a zero gradient, where a correct strategy leaves the gradient undefined.
 void zero_unused_views(Run& run) {
   for (size_t i = 0; i < run.gradients.size(); ++i)
     if (!run.gradients[i].defined()) run.gradients[i] = at::zeros_like(run.leaves[i]);

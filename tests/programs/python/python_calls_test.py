@@ -37,7 +37,7 @@ class Launched(unittest.TestCase):
 
 
 class Listed(unittest.TestCase):
-    def test_list_prints_the_parameters_of_a_strategy_of_pytorchs(self):
+    def test_list_prints_the_parameters_of_the_pytorch_strategy_py_ddp(self):
         done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^gradient_as_bucket_view +off +on\|off\b")
@@ -47,7 +47,7 @@ class Interpreter(unittest.TestCase):
     words = [DPBENCH, "--python", interpreter(), "--plugin", INTERPRETER, "--workload", "random-linear", "--backend", "shm",
              *BRIEF]
 
-    def test_threads_of_a_rank_run_while_it_waits_in_a_collective(self):
+    def test_other_python_threads_of_a_rank_run_while_it_waits_in_a_collective(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([*self.words, "--strategy", "waits-in-all-reduce,waits-in-backward", "--backend", "shm,gloo", "--cpus", "2",
                                    "--out", folder, "-q", "-o", "json"], capture_output=True, text=True, timeout=600)
@@ -182,7 +182,7 @@ class Files(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, r"--python: \S+ .*\btorch\b")
 
-    def test_list_prints_the_parameters_of_a_strategy_of_pytorchs(self):
+    def test_list_prints_the_parameters_of_the_pytorch_strategy_py_ddp(self):
         done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"\nbucket_mb +25 +number above 0 ")

@@ -56,15 +56,17 @@ class Right(unittest.TestCase):
         judged = {(case["workload"], row["name"]) for case in report["cases"] for row in case["checks"] if row["status"] == "passed"}
         self.assertLessEqual({("py-named", "frozen-parameters"), ("py-named", "unused-parameters")}, judged)
 
-    def test_an_nn_sequential_is_divided_into_blocks(self):
+    def test_pp_and_fsdp_divide_an_nn_sequential_into_blocks_and_pass_their_checks(self):
         code, report = checked(MODELS, "pp,fsdp", "--workload", "py-squares,py-normed", "--cpus", "2", "--backend", "shm")
         self.assert_no_failure(code, report, 60)
         self.assertEqual({(case["strategy"], case["workload"]) for case in report["cases"]},
                          {(strategy, workload) for strategy in ("pp", "fsdp") for workload in ("py-squares", "py-normed")})
+        code, report = checked(MODELS, "pp", "--workload", "py-lengths", "--cpus", "2", "--backend", "shm")
+        self.assert_no_failure(code, report, 30)
         code, report = checked(MODELS, "ddp,pp", "--workload", "py-squares", "--recompute", "1", "--cpus", "2", "--backend", "shm")
         self.assert_no_failure(code, report, 30)
 
-    def test_a_run_of_fsdp_notes_a_model_that_is_one_unit(self):
+    def test_fsdp_gives_a_notice_if_the_whole_model_is_one_unit(self):
         flags = ("--strategy", "fsdp", "--workload", "py-transformer,py-squares", "--cpus", "2", "--backend", "shm")
         code, report, errors = call("run", "--plugin", MODELS, *flags, *BRIEF)
         self.assertEqual(code, 0, errors)
@@ -89,7 +91,7 @@ class Right(unittest.TestCase):
                 for case in report["cases"]:
                     self.assertRegex(case["reason"], r"float64.*RuntimeError: .*dtype.* \(transformer\.py:")
 
-    def test_a_models_own_optimizer_is_replayed_step_by_step(self):
+    def test_checks_replay_the_steps_of_a_models_own_optimizer_one_by_one(self):
         code, report = checked(MODELS, "py-ddp,py-fsdp2", "--workload", "py-adagrad,py-rmsprop", "--cpus", "1,2",
                                "--backend", "shm")
         self.assert_no_failure(code, report, 150)
@@ -144,9 +146,11 @@ class Refused(unittest.TestCase):
                 said = self.refusals("py-cp", "--workload", "gpt", "--model", f"tiny,seq={seq}", "--param", f"balance={balance}")
                 self.assertRegex(said["py-cp", "gpt"], words)
 
-    def test_skip_unused_without_find_unused_is_refused_with_the_remedy(self):
-        said = self.refusals("py-ddp", "--workload", "random-linear", "--param", "py-ddp.skip_unused=on")
-        self.assertIn("needs py-ddp.find_unused=on", said["py-ddp", "random-linear"])
+    def test_py_ddps_parameter_skip_unused_is_refused_without_its_parameter_find_unused(self):
+        code, report, errors = call("check", "--strategy", "py-ddp", "--workload", "random-linear", "--cpus", "2",
+                                    "--param", "py-ddp.skip_unused=on", "--dry-run")
+        self.assertEqual((code, report), (2, None), errors)
+        self.assertIn("needs --param find_unused=on", errors)
 
     def test_a_model_with_too_few_blocks_for_a_pipeline_is_refused_with_the_remedy(self):
         for workload, world, words in (("py-transformer", 2, r"model\(\) .*nn\.Sequential"),
@@ -206,7 +210,7 @@ def batch(ids):
 class Models(unittest.TestCase):
     """Models of importable modules, by --model MODULE:CLASS."""
 
-    def test_a_model_of_a_package_is_measured_without_a_plugin_file(self):
+    def test_a_model_class_of_a_python_package_is_measured_without_a_plugin_file(self):
         with tempfile.TemporaryDirectory() as folder:
             package = pathlib.Path(folder, "mypkg")
             package.mkdir()

@@ -94,7 +94,7 @@ class Wrong(unittest.TestCase):
 
 
 class OwnOptimizer(unittest.TestCase):
-    def test_wrong_steps_of_a_models_own_optimizer_fail_the_replay(self):
+    def test_wrong_steps_of_a_models_own_optimizer_fail_the_check_that_replays_its_steps(self):
         expected = {"m-other-learning-rate": " times ", "m-steps-twice": "updated twice",
                     "m-never-steps": "not updated"}
         code, report, errors = call("check", "--plugin", MISTAKES, "--plugin", MODELS,

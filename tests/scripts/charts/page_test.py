@@ -79,7 +79,7 @@ class Data(unittest.TestCase):
         self.assertAlmostEqual(span.low, 128e3 / 1.1)
         self.assertAlmostEqual(span.high, 128e3 / 0.9)
 
-    def test_relative_errors_of_two_figures_add_up_in_squares_to_the_error_of_their_ratio(self):
+    def test_relative_errors_add_in_quadrature_in_the_ratio_of_two_figures(self):
         ratio = data.Interval(10, 10 / 1.03, 10 * 1.03).over(data.Interval(5, 5 / 1.04, 5 * 1.04))
         self.assertAlmostEqual(ratio.middle, 2)
         # Independent errors of 3 % and 4 % give a ratio an error of sqrt(3^2 + 4^2) = 5 %, on the scale of logarithms.
@@ -126,7 +126,7 @@ class Data(unittest.TestCase):
         data.label(run.cases)
         self.assertEqual([case.series for case in run.cases], ["ddp shm", "ddp gloo", "dp x=1", "dp x=2", "cpu"])
 
-    def test_a_setting_found_only_in_the_case_id_separates_charts_and_is_shown(self):
+    def test_a_setting_named_only_in_the_case_id_is_shown_and_gives_the_case_its_own_chart(self):
         usual, scaled, added = (sample_runs.case(params={"bucket_mb": "1"}) for _ in range(3))
         scaled |= {"id": scaled["id"].replace("/bucket", "/mesh=dp=2,tp=2/scale=2/bucket"), "scale": 2}
         added["id"] = added["id"].replace("/bucket", "/denormals=flushed/bucket")
@@ -148,7 +148,7 @@ class Data(unittest.TestCase):
         self.assertRegex(data.Run(report).machine, r"\A2 × H200\b.*\b2 cores\b.*\bAMD EPYC\Z")
         self.assertEqual(data.Run(report).time, "2026-11-21 06:30 UTC")
 
-    def test_charts_group_cases_by_the_settings_by_which_the_command_line_compares_cases(self):
+    def test_charts_group_cases_by_the_settings_that_comparable_cases_must_share(self):
         source = (ROOT / "harness/report/record/case.cpp").read_text(encoding="utf-8")
         common = re.search(r"bool same_setting\(.*? common = .*?std::tie\((.*?)\)", source, re.DOTALL).group(1)
         compared = set(re.findall(r"\bs\.(\w+)", common))
@@ -212,7 +212,7 @@ class Svg(unittest.TestCase):
               'viewBox="0 0 9 9"><title>t</title><metadata>x</metadata><defs><path id="m1" style="stroke: #1f2328"/></defs><g id="figure_1"><g id="mark0">'
               '<use xlink:href="#m1" style="fill: #0a62c9; stroke: #123456"/></g><g clip-path="url(#m1)"/></g></svg>')
 
-    def test_a_chart_gets_unique_ids_css_colours_and_tooltips(self):
+    def test_a_chart_on_the_report_page_has_unique_ids_css_colours_and_tooltips(self):
         made = svg.for_page(self.SOURCE, "c7", {"mark0": {"data-tip": "ddp <b> & 5", "data-series": "2"}},
                             "a \"chart\"")
         self.assertIn('<path style="stroke: var(--ink)" id="c7-m1"', made)
@@ -288,7 +288,7 @@ class Page(unittest.TestCase):
         tiles = re.findall(r'<li class="tile (\w+)"><b>(\d+)</b>', page_of(sample_runs.troubled()))
         self.assertEqual(tiles, [("ok", "3"), ("wrong", "1"), ("failed", "1"), ("disturbed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
 
-    def test_the_report_page_begins_with_disturbance_by_other_programs_and_marks_busy_cases(self):
+    def test_the_report_page_begins_with_a_warning_of_load_by_other_programs_and_marks_disturbed_cases(self):
         made = page_of(sample_runs.troubled())
         head = '<p class="amber">1 of 8 cases disturbed: their replicas did not have their cores; other programs took 0.6 of 2 cores'
         self.assertIn(head, made[:made.index("<main")])

@@ -78,7 +78,7 @@ class Verdicts(unittest.TestCase):
                          (["ddp/cpu:2", "ddp/cpu:4", "dp/cpu:4"], "toy · b64"))
         self.assertEqual(verdict.parts_of(["ddp/toy/cpu:2"]), (["ddp"], "ddp · toy · cpu:2"))
 
-    def test_the_chart_title_of_a_comparison_names_the_cases_that_fail_or_else_are_unclear(self):
+    def test_the_chart_title_of_a_comparison_names_the_failing_cases_or_if_none_fails_the_unclear_ones(self):
         rows = shown(sample_runs.comparison()).rows[:3]
         slow, same, unclear = rows
         labels = ["dp", "ddp", "fsdp"]

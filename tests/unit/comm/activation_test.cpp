@@ -28,14 +28,14 @@ std::string met(Rule rule, Spreads... spreads) {
   }
 }
 
-TEST(ActivationDistribution, IsKeptByAnOperationWhoseOperandsAllHaveIt) {
+TEST(ActivationDistribution, OfAResultIsThatOfItsOperandsIfTheyAllShareIt) {
   for (const Spread spread : {invariant, replicated, varying})
     for (const Rule rule : {Rule::nonlinear, Rule::sum, Rule::product})
       EXPECT_EQ(met(rule, spread, spread), text_of(spread));
   EXPECT_EQ(met(Rule::nonlinear, replicated, varying), text_of(varying));
 }
 
-TEST(ActivationDistribution, APartialTensorMayBeMultipliedOnlyByAReplicatedOneAndNeedsLinearOperations) {
+TEST(ActivationDistribution, APartialTensorAllowsOnlyLinearOperationsAndProductsWithReplicatedTensors) {
   EXPECT_TRUE(mentions_in_order(met(Rule::nonlinear, partial), {"f ", "partial", "linear"}));
   EXPECT_EQ(met(Rule::product, partial, replicated), text_of(partial));
   EXPECT_TRUE(mentions_in_order(met(Rule::product, partial, partial), {"f ", "two partial"}));
@@ -57,7 +57,7 @@ TEST(ActivationDistribution, AContractionOverAShardedDimensionGivesAPartialSum) 
   EXPECT_TRUE(mentions_in_order(met(Rule::contraction, varying, replicated), {"f ", "varying"}));
 }
 
-TEST(ActivationDistribution, EachCollectiveAcceptsOnlyTensorsOfOneDistribution) {
+TEST(ActivationDistribution, EachCollectiveAcceptsOnlyTensorsOfTheDistributionThatItConverts) {
   const Cut cut{0, {2}};
   using Call = std::function<Activation(const Activation&)>;
   const std::vector<std::tuple<std::string, Spread, Spread, Call>> calls = {

@@ -19,7 +19,7 @@ namespace {
 // (partial). The gradient of an invariant tensor is equal on all ranks; that of a replicated tensor is a summand.
 enum class Type { invariant, replicated, varying, partial };
 
-// Returns how the ranks hold the gradient of a tensor of this type.
+// Returns how the ranks hold the gradient of a tensor that they hold as `type`.
 Type dual(Type type) {
   return type == Type::replicated ? Type::partial : type == Type::partial ? Type::replicated : type;
 }
@@ -50,7 +50,7 @@ at::Tensor piece_of(const at::Tensor& whole, const Cut& cut, int rank) {
 struct Collective {
   std::string name;
   Type from, to;
-  // How tensors of the type `varying` are cut into a piece per rank, before and after the collective.
+  // How a tensor of which each rank has a piece is cut into these pieces, before and after the collective.
   Cut source, target;
   std::function<at::Tensor(const at::Tensor&, const Axis&)> call;
 };
@@ -78,14 +78,14 @@ std::vector<Collective> collectives(const Cut& cut, const Cut& other) {
            [=](const at::Tensor& tensor, const Axis& axis) { return varying_to_varying(tensor, axis, cut, other); }}};
 }
 
-// Returns this rank's tensor of a type: its piece of a common tensor (varying), the common tensor (invariant,
-// replicated), or its own summand (partial).
+// Returns this rank's tensor: for `varying` its piece of a common tensor, for `invariant` and `replicated` the common
+// tensor, for `partial` its own summand.
 at::Tensor tensor_of(Type type, const Cut& cut, at::IntArrayRef whole, int rank, int seed) {
   const at::Tensor all = integers(whole, type == Type::partial ? rank : 0, seed);
   return type == Type::varying ? piece_of(all, cut, rank) : all;
 }
 
-// Returns the whole tensor that the ranks' tensors of this type stand for together.
+// Returns the whole tensor that the ranks' pieces, copies or summands stand for together.
 at::Tensor meaning_of(Type type, at::IntArrayRef whole, int world, int seed) {
   at::Tensor sum = integers(whole, 0, seed);
   for (int rank = 1; rank < world && type == Type::partial; ++rank) sum = sum + integers(whole, rank, seed);
@@ -98,8 +98,8 @@ double sum_over(const Axis& axis, const at::Tensor& value) {
   return box[0].item<double>();
 }
 
-// Returns the inner product of a tensor of this type and a gradient, summed over all ranks. An invariant tensor counts
-// once, not once per rank.
+// Returns the inner product of a tensor and a gradient, summed over all ranks. If all ranks hold the same tensor
+// (invariant), the product counts once, not once per rank.
 double product(const Axis& axis, Type type, const at::Tensor& tensor, const at::Tensor& gradient) {
   const at::Tensor own = (tensor * gradient).sum();
   return sum_over(axis, type == Type::invariant && axis.rank > 0 ? at::zeros_like(own) : own);

@@ -74,7 +74,7 @@ std::vector<Mismatch> mismatches() {
        [=](auto& b) { allreduce(b, floats(8))->wait(); },
        [=](auto& b) { allreduce(b, floats(8).to(at::kLong))->wait(); },
        {"8 Float", "8 Long"}},
-      {"NarrowTypes",  // float16 and bfloat16 both have two bytes per element
+      {"NarrowTypes",  // the ranks differ in dtype only: elements of float16 and bfloat16 have two bytes each
        [=](auto& b) { allreduce(b, floats(8).to(at::kHalf))->wait(); },
        [=](auto& b) { allreduce(b, floats(8).to(at::kBFloat16))->wait(); },
        {"8 Half", "8 BFloat16"}},
@@ -296,7 +296,8 @@ INSTANTIATE_TEST_SUITE_P(All, Faults,
 
 // Kills rank 2 of 4 with SIGKILL. Returns the time from the kill until the last surviving rank has thrown.
 std::chrono::nanoseconds time_until_death_is_known(int64_t count) {
-  const SharedNumbers<int64_t> known;  // number r: time of the kill (rank 2) or of the error on rank r
+  // element 2: time of the kill of rank 2; other elements r: time of the error on rank r
+  const SharedNumbers<int64_t> known;
   const auto note = [&](int rank) { known[rank] = Clock::now().time_since_epoch() / 1ns; };
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 4}, [&](const Backend& backend, int rank) {
@@ -413,7 +414,7 @@ size_t entries(const char* directory) {
   return std::distance(begin, end);
 }
 
-TEST(Groups, OfThreadsAsRanksLeakNoFileDescriptorsAndNoMemoryMappings) {
+TEST(BackendThreads, LeaksNoFileDescriptorsAndNoMemoryMappingsWhenGroupsEnd) {
   const auto once = [] {
     expect_ranks_succeed({.backend = "threads", .world = 3}, [](const Backend& backend, int) {
       const auto shared = backend->allocateTensor(50000, at::TensorOptions().dtype(at::kFloat));

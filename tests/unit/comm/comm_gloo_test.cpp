@@ -44,7 +44,7 @@ Team late_team(bool leaves) {
           }};
 }
 
-TEST(Gloo, RendezvousEndsAtItsTimeoutWhenARankLeavesBetweenAttempts) {
+TEST(Gloo, RendezvousEndsAtItsTimeoutIfARankLeavesBeforeTheSecondAttempt) {
   const auto begin = Clock::now();
   const auto errors = run_ranks(late_team(/*leaves=*/true), [](const auto&, int) {});
   EXPECT_NE(errors[0], "");

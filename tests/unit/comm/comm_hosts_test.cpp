@@ -49,7 +49,7 @@ void wait_until(const std::function<bool()>& condition) {
   for (int ms = 0; ms < 10000 && !condition(); ++ms) std::this_thread::sleep_for(1ms);
 }
 
-TEST(SideChannel, RecoversWhenTheRendezvousStoreAnswersAgain) {
+TEST(FlagsInTheRendezvousStore, CanBeReadAgainAfterTheStoreDidNotAnswerForAWhile) {
   const SharedStoreMode mode = new_store_mode();
   SideChannel side_channel(c10::make_intrusive<FaultyStore>(c10::make_intrusive<c10d::HashStore>(), mode));
   EXPECT_TRUE(side_channel.set_flag("here"));
@@ -65,7 +65,7 @@ TEST(SideChannel, RecoversWhenTheRendezvousStoreAnswersAgain) {
   EXPECT_FALSE(side_channel.flag_is_set("there").value_or(true));
 }
 
-TEST(SideChannel, RetriesAfterTheRendezvousStoreThrew) {
+TEST(FlagsInTheRendezvousStore, CanBeSetAndReadAfterTheStoreThrewAnException) {
   const SharedStoreMode mode = new_store_mode();
   SideChannel side_channel(c10::make_intrusive<FaultyStore>(c10::make_intrusive<c10d::HashStore>(), mode));
   *mode = StoreMode::throws;

@@ -52,7 +52,7 @@ void install_hooks(BackendSetup& setup, Hook announced, Hook heard) {
 // Waits up to 10 s for the process to exit. After the exit its descriptors are closed.
 void wait_for_exit(pid_t process) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  if (fd < 0) return;  // no pidfd: the process has already been reaped
+  if (fd < 0) return;  // the process has already been reaped, so it has exited
   pollfd end{.fd = fd, .events = POLLIN, .revents = 0};
   poll(&end, 1, 10000);
   close(fd);
@@ -65,7 +65,7 @@ std::vector<std::string> errors_after_killing(int victim, int world, int per_hos
     raise(SIGKILL);
   };
   const auto wait_for_victim = [&] {
-    // The killed rank publishes its store key before its pid, so wait for the pid.
+    // The killed rank publishes its store key before its pid, so the pid may be missing for a moment.
     while (processes[victim] == 0) std::this_thread::sleep_for(1ms);
     wait_for_exit(processes[victim]);
   };
@@ -139,7 +139,8 @@ int open_pidfds() {
 TEST(Join, EachRankWatchesTheProcessesOfAllOtherRanksAfterJoining) {
   expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 4}, [](const Backend& backend, int) {
     if (const int found = open_pidfds(); found != 3) throw std::runtime_error(c10::str("watches ", found, " peers"));
-    backend->barrier({})->wait();  // wait, because a rank that has left is no longer watched
+    // no rank may leave before all have counted, because a rank that has left is no longer watched
+    backend->barrier({})->wait();
   });
 }
 
@@ -185,7 +186,7 @@ TEST(Join, TheDeathOfARankIsDetectedEvenWithoutFreeFileDescriptors) {
     std::vector<at::Tensor> list{at::ones(10)};
     const auto work = backend->allreduce(list, {});
     while (!work->isCompleted()) std::this_thread::sleep_for(1ms);
-    allow_descriptors(256);  // FileStore needs a free descriptor when it closes
+    allow_descriptors(256);  // the rank's store, a FileStore, needs a free descriptor when it closes
     work->wait();
   });
   for (int r : {1, 2}) EXPECT_TRUE(mentions(errors[r], {"rank 0 (pid ", "died"}));

@@ -55,7 +55,7 @@ at::Tensor reduce(const Set& set, Reduction reduction, Element element, const st
 // Returns a tensor of a 16-bit type that holds each of the 65,536 bit patterns once.
 at::Tensor all_patterns(at::ScalarType dtype) { return at::arange(-32768, 32768, at::kShort).view(dtype); }
 
-TEST(Kernels, KeepTheBitsOf16BitFloatsInASumOfASingleTensor) {
+TEST(ReductionKernels, ReturnASingle16BitTensorWithUnchangedBitsAsItsSum) {
   for (const auto& set : sets_of_this_cpu())
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
       const auto patterns = all_patterns(dtype), number = patterns.isnan().logical_not();
@@ -65,7 +65,7 @@ TEST(Kernels, KeepTheBitsOf16BitFloatsInASumOfASingleTensor) {
     }
 }
 
-TEST(Kernels, RoundSumsOf16BitFloatsOnceLikeTorch) {
+TEST(ReductionKernels, RoundSumsOf16BitFloatsOnceLikeTorch) {
   const auto generator = at::detail::createCPUGenerator(7);
   for (const auto& set : sets_of_this_cpu())
     for (const auto [element, dtype] : {Type{Element::bf16, at::kBFloat16}, Type{Element::f16, at::kHalf}}) {
@@ -83,7 +83,7 @@ at::Tensor random_of(at::ScalarType dtype, int64_t count, const at::Generator& g
   return at::randn({count}, generator, at::kDouble).to(dtype);
 }
 
-TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
+TEST(ReductionKernels, GiveTheSameBitsWithEveryInstructionSet) {
   const auto generator = at::detail::createCPUGenerator(11);
   const auto sets = sets_of_this_cpu();
   for (const auto [element, dtype] : kTypes)
@@ -99,12 +99,12 @@ TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
       }
 }
 
-TEST(Kernels, OfTheReductionAvgExistForFloatingTypesOnly) {
+TEST(ReductionKernels, ForAveragesExistForFloatingPointTypesOnly) {
   for (const auto [element, dtype] : kTypes)
     EXPECT_EQ(find_reduce(Reduction::avg, element) != nullptr, at::isFloatingType(dtype)) << dtype;
 }
 
-TEST(Kernels, PropagateNan) {
+TEST(ReductionKernels, PropagateNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const auto a = at::tensor({1.0f, nan, 3.0f}), b = at::tensor({2.0f, 5.0f, nan});
   for (const auto& set : sets_of_this_cpu())
@@ -115,7 +115,7 @@ TEST(Kernels, PropagateNan) {
     }
 }
 
-TEST(Kernels, WriteTheSumToEveryTargetEvenIfOneOfThemIsAlsoASource) {
+TEST(ReductionKernels, WriteTheSumToEveryTargetEvenIfOneOfThemIsAlsoASource) {
   auto a = at::arange(3000, at::kFloat), b = a * 2, other = at::zeros(3000);
   const auto want = a + b;
   const void* sources[] = {a.data_ptr(), b.data_ptr()};

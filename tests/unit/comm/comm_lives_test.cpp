@@ -96,10 +96,11 @@ TEST_P(Lifetimes, DestroyingABackendFailsPendingCalls) {
       BackendSetup setup = setups[static_cast<size_t>(rank)];
       setup.store = c10::make_intrusive<c10d::PrefixStore>(c10::str("round-", round), setup.store);
       Backend doomed = backend_registry().at(GetParam().backend).make(setup);
-      backend->barrier({})->wait();  // wait, so that no rank leaves before all have joined
+      backend->barrier({})->wait();  // no rank may leave before all have joined
       std::vector<WorkPtr> works;
       Tensors shares;
-      for (int call = 0; rank != 1 && call < 7; ++call) {  // rank 1 starts no collectives
+      // rank 1 does not call the collectives that the other ranks start
+      for (int call = 0; rank != 1 && call < 7; ++call) {
         shares.push_back(at::zeros(kShares[call]));
         try {
           works.push_back(start_reduce_scatter(doomed, shares.back(), rank, world, call));

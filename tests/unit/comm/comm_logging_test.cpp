@@ -39,8 +39,8 @@ class LoggedCalls : public ::testing::Test {
   bool fails_ = false;
 };
 
-TEST_F(LoggedCalls, AllRanksLogTheTotalSizeWhenTheirTensorsDiffer) {
-  for (const int64_t own : {3, 5}) {  // number of elements in this rank's own tensor: first as rank 0, then as rank 1
+TEST_F(LoggedCalls, AllRanksLogTheTotalSizeWhenTheirTensorSizesDiffer) {
+  for (const int64_t own : {3, 5}) {  // number of elements in this rank's own tensor: 3 as rank 0, 5 as rank 1
     Lists pieces{{at::ones(3), at::ones(5)}};
     Tensors own_piece{at::ones(own)};
     backend_->allgather(pieces, own_piece, {});

@@ -269,7 +269,7 @@ class StoppedProcess {
   pid_t process_;
 };
 
-TEST(LargeMessages, AreCopiedByTheReceiverAlone) {
+TEST(LargeMessages, AreCopiedByTheReceiverDirectlyFromTheSendersMemory) {
   const Team team{.backend = "shm", .as = As::processes, .world = 2, .timeout = 5s};
   expect_ranks_succeed(team, [](const Backend& backend, int rank) {
     const at::Tensor tensor = rank == 0 ? numbers(4'000'000, 1) : at::zeros(4'000'000), place = at::zeros(2, at::kLong);
@@ -281,7 +281,7 @@ TEST(LargeMessages, AreCopiedByTheReceiverAlone) {
       return void(sent->wait());
     }
     recv(backend, place, 0)->wait();
-    // when rank 0 receives this small message, its large message is already in the mailbox
+    // once rank 0 receives this small message, rank 0's large message is already in rank 1's mailbox
     send(backend, at::zeros(1), 0)->wait();
     const auto sender = place[0].item<pid_t>();
     char byte = 0;
@@ -306,7 +306,7 @@ void forbid_reading_other_processes() {
     shm::throw_errno("installing a seccomp filter");
 }
 
-TEST(LargeMessages, TravelInChunksIfTheKernelForbidsReadingTheSender) {
+TEST(LargeMessages, AreSentInChunksIfTheOsForbidsReadingTheSendersMemory) {
   for (const int forbidden : {0, 1, 2})  // 2: both ranks
     expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 2}, [&](const Backend& backend, int rank) {
       if (forbidden == 2 || forbidden == rank) forbid_reading_other_processes();
@@ -324,7 +324,7 @@ TEST(LargeMessages, TravelInChunksIfTheKernelForbidsReadingTheSender) {
     });
 }
 
-TEST(LargeMessages, OfASenderThatGaveUpAreNotDelivered) {
+TEST(LargeMessages, AreNotDeliveredIfTheSenderAbortedBeforeTheReceive) {
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
         const at::Tensor tensor = numbers(several_chunks, rank);

@@ -10,7 +10,8 @@ class SingleHost : public Collectives {
   bool gloo() const { return GetParam().backend == std::string("gloo"); }
 };
 
-class SingleHostExceptGloo : public Collectives {};  // gloo has no alltoall for lists of tensors
+// the backends of these tests exclude gloo, which has no alltoall for lists of tensors
+class SingleHostExceptGloo : public Collectives {};
 
 // Returns the tensor that rank `from` sends to rank `to`.
 at::Tensor sent(int from, int to, int64_t count, at::ScalarType dtype) { return input_of(from, count, dtype) + to; }

@@ -45,7 +45,7 @@ TEST_P(InRankOrder, AllreduceRoundsLikeAPlainLoopOverTheRanks) {
       for (const int64_t count : {97, 4096, 4099, 50021, 300007, 1100003}) {
         const bool is_long = count > (dtype == at::kFloat ? 300007 : kLarge);
         if (is_long && world() != 3) continue;
-        // in float64, 300,007 elements already fill three slots (1 MiB buffers)
+        // 300,007 elements of float64 already fill three slots (1 MiB buffers), so larger counts are left out
         if (count > 300007 && dtype == at::kDouble) continue;
         const auto mine = rough_input(rank, count, dtype), want = plain_sum(ranks, count, dtype);
         if (dtype == at::kFloat && at::equal(plain_sum(reverse, count, dtype), want))
@@ -149,7 +149,7 @@ void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)
   });
 }
 
-TEST(Cores, GroupIsCrowdedOnlyIfItHasMoreRanksThanAllowedCores) {
+TEST(Cores, AreOversubscribedOnlyIfAGroupHasMoreRanksThanAllowedCores) {
   expect_crowded(true, [](int) { return only_core(0); });
   if (own_cores().size() < 2) GTEST_SKIP() << "one core";
   expect_crowded(false, [](int rank) { return only_core(rank); });

@@ -135,7 +135,7 @@ TEST(StagedBackend, TheFutureOfACollectiveHoldsItsOutputs) {
   });
 }
 
-TEST(StagedBackend, BroadcastIntoAChannelsLastParameterGivesItTheValuesOfTheRoot) {
+TEST(StagedBackend, BroadcastGivesAParameterInChannelsLastFormatTheValuesOfTheRoot) {
   expect_staged([](const auto& backend, int rank) {
     at::Tensor parameter =
         (at::arange(24, at::kDouble).view({2, 3, 2, 2}) + rank).contiguous(at::MemoryFormat::ChannelsLast);

@@ -11,6 +11,8 @@
 #include "harness/forecast/plan/case_memory.h"
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/layout_map.h"
+#include "harness/forecast/plan/words.h"
+#include "harness/forecast/project/step_model.h"
 #include "harness/report/figures/summarise.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/validate/schema.h"
@@ -40,11 +42,18 @@ Layout layout_on(const MeshShape& mesh, int64_t micro_batches) {
   return layout;
 }
 
+// Returns the bytes of all parameters of a model in float32.
+double bytes_of(const gpt::Shape& shape) {
+  const auto count = [&](gpt::Part part) { return static_cast<double>(gpt::parameters(shape, part, {})); };
+  return 4 * (count(gpt::Part::embed) + static_cast<double>(shape.layers) * count(gpt::Part::layer) +
+              count(gpt::Part::norm) + count(gpt::Part::head));
+}
+
 Time timed(const Layout& layout, const Machine& machine) {
   return time_of(small, gpt::Precision::float32, layout, machine);
 }
 
-TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
+TEST(PredictedTimeline, ACollectiveStartsWhenItsDataAreReadyAndTheLinkIsFree) {
   Lanes lanes;
   lanes.compute(2);
   EXPECT_EQ(lanes.transfer(3), 5);  // a transfer from time 2 to time 5
@@ -60,7 +69,7 @@ TEST(Lanes, ACollectiveBeginsWhenItsDataAreReadyAndTheLinkIsFree) {
 
 // On hosts of 8 devices, the mesh dp=4,tp=4 keeps the axis tp within a host and puts two ranks of the axis dp on each
 // of two hosts. A ring over dp may use the links of both these ranks between the hosts.
-TEST(GroupLink, OfAnAxisAcrossHostsHasTheTotalBandwidthOfTheAxissRanksOnAHost) {
+TEST(PredictedBandwidth, OfAnAxisAcrossHostsIsTheSumOverTheRanksOfTheAxisOnAHost) {
   const MeshShape mesh = {{"dp", 4}, {"tp", 4}};
   const Network network{{100e9, 0}, {10e9, 0}, 8};
   const GroupLink tensor(mesh, "tp", network, 1), data(mesh, "dp", network, 1);
@@ -76,6 +85,17 @@ TEST(GroupLink, OfAnAxisAcrossHostsHasTheTotalBandwidthOfTheAxissRanksOnAHost) {
   EXPECT_DOUBLE_EQ(apart.seconds("allgather", 2e9), 1e9 / 10e9);
   const GroupLink shared(mesh, "tp", network, 2);
   EXPECT_DOUBLE_EQ(shared.seconds("allgather", 4e9), 3e9 / 50e9);
+}
+
+TEST(GroupLink, GivesCollectivesOfReplicasTheTimesThatDpbenchProjectPredicts) {
+  const Network network{{450e9, 2e-6}, {50e9, 10e-6}, 4};
+  for (const char* op : {"allreduce", "allgather", "reduce_scatter"})
+    for (const int world : {2, 4, 8, 64}) {
+      const StepShape step{.collectives = {{op, 50e6, 1, false}}};
+      EXPECT_DOUBLE_EQ(GroupLink({{"dp", world}}, "dp", network, 1).seconds(op, 50e6),
+                       step_time(step, 0, world, network).step_s)
+          << op << " of " << world << " ranks";
+    }
 }
 
 CaseRecord gpt_case(const std::string& model, int64_t batch, double forward_ns, double backward_ns,
@@ -96,7 +116,7 @@ Report summarised(std::vector<CaseRecord> cases) {
   return report;
 }
 
-TEST(Speed, OfADeviceIsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes) {
+TEST(SpeedOfADevice, IsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes) {
   const std::string model = "layers=8,hidden=64,heads=4,seq=32,vocab=512";
   const double flop = small.flop_per_row();
   // The measured run has a step of one sample at 1 GFLOP/s and a step of four samples at 3 GFLOP/s, each with an
@@ -111,14 +131,14 @@ TEST(Speed, OfADeviceIsFittedToItsMeasuredCasesAndInterpolatedBetweenTheirSizes)
   EXPECT_NEAR(speed.flop_per_s(2 * one), 2e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(one / 8), 1e9, 1e5);
   EXPECT_NEAR(speed.flop_per_s(100 * one), 3e9, 1e5);
-  // The step time predicted for four samples is the measured one.
+  // The prediction for four samples must equal the measured step time.
   PlanRequest asked = request_for(1);
   asked.machine.speed = speed;
   const Layout layout{.strategy = "cpu", .micro_batches = 1, .rows = 4};
   EXPECT_NEAR(timed(layout, asked.machine).step_s(), 4 * flop / 3e9 + 2e-3, 1e-6);
 }
 
-TEST(Speed, OfADeviceCannotBeFittedToARunThatDidNotMeasureGptOnOneDevice) {
+TEST(SpeedOfADevice, CannotBeFittedToARunThatDidNotMeasureGptOnOneDevice) {
   const auto refusal = [](const Report& report, Device device, Dtype dtype, int threads = 1) -> std::string {
     try {
       speed_of(report, device, dtype, threads);
@@ -136,7 +156,7 @@ TEST(Speed, OfADeviceCannotBeFittedToARunThatDidNotMeasureGptOnOneDevice) {
   expect_contains(refusal(good, Device::cpu, Dtype::f32, 2), {"--threads 2"});
 }
 
-TEST(Speed, AssumedOverlapIsTheMeanMeasuredForStrategiesThatOverlapOnGpus) {
+TEST(PredictedOverlap, OfCommunicationIsTheMeanMeasuredForStrategiesThatOverlapOnGpus) {
   Report report = summarised({gpt_case("small", 1, 1e6, 2e6, 1e5)});
   EXPECT_EQ(measured_overlap(report), std::nullopt);
   for (const auto& [strategy, overlap] :
@@ -160,11 +180,7 @@ TEST(PredictedTime, OfOneDeviceIsTheModelsFlopDividedByTheDevicesFlopRate) {
 
 TEST(PredictedTime, OfReplicasAddsOneAllreduceOfAllGradients) {
   const Time time = timed(layout_on({{"dp", 2}}, 1), request_for(2).machine);
-  double parameters = 0;
-  for (const gpt::Part part : {gpt::Part::embed, gpt::Part::norm, gpt::Part::head})
-    parameters += static_cast<double>(gpt::parameters(small, part, {}));
-  parameters += 8 * static_cast<double>(gpt::parameters(small, gpt::Part::layer, {}));
-  EXPECT_NEAR(time.data_s, 2e-6 + 4 * parameters / 100e9, 1e-9);
+  EXPECT_NEAR(time.data_s, 2e-6 + bytes_of(small) / 100e9, 1e-9);
   EXPECT_NEAR(time.computing_s, 8 * small.flop_per_row() / rate, 1e-9);
   Layout ddp = layout_on({{"dp", 2}}, 1);
   ddp.strategy = "ddp", ddp.overlapped = true;
@@ -179,6 +195,32 @@ TEST(PredictedTime, OfFsdpIsShorterIfUnitsStayGathered) {
   const double freed_s = timed(fsdp, slow).data_s;
   fsdp.reshard = false;
   EXPECT_LT(timed(fsdp, slow).data_s, 0.8 * freed_s);
+}
+
+// Two ranks send half of what they gather or reduce-scatter. The table of the embedding or of an untied head stays
+// gathered until the backward pass; all other parameters are gathered twice.
+TEST(PredictedTime, OfFsdpGathersTheTableOfTheTiedEmbeddingOrTheHeadOnceAndOtherParametersTwice) {
+  Machine machine = request_for(2).machine;
+  machine.network.intra = {100e9, 0};
+  machine.overlap = 0;
+  Layout fsdp = layout_on({{"dp", 2}}, 1);
+  fsdp.strategy = "fsdp", fsdp.sharding = Sharding::parameters, fsdp.overlapped = true;
+  gpt::Shape shape = small;
+  for (const bool tied : {true, false}) {
+    shape.tied = tied;
+    const double all = bytes_of(shape), table = 4.0 * 512 * 64;
+    EXPECT_NEAR(time_of(shape, gpt::Precision::float32, fsdp, machine).data_s, (3 * all - table) / 2 / 100e9, 1e-12);
+  }
+}
+
+// In the forward pass of a layer, each of two ranks sends its keys and values. In the backward pass it sends them again
+// with their gradients in one hop, and the gradients of the other rank's keys and values back in a second hop.
+TEST(PredictedTime, OfContextParallelismAddsFourExchangesOfKeysAndValuesPerLayerAndOneAllreduce) {
+  Machine machine = request_for(2).machine;
+  machine.overlap = 0;
+  const double keys_and_values = 2 * 4.0 * 16 * 16 * 64;  // 16 samples of 16 tokens
+  const double layer_s = 3e-6 + 4 * keys_and_values / 100e9;
+  EXPECT_NEAR(timed(layout_on({{"cp", 2}}, 1), machine).context_s, 8 * layer_s + 2e-6 + bytes_of(small) / 100e9, 1e-9);
 }
 
 TEST(PredictedTime, OfTensorParallelismAddsFourAllreducesPerLayerAndTwoMore) {
@@ -259,11 +301,20 @@ TEST(LayoutPlan, ListsLayoutsThatFitAndFindsTheFastest) {
   for (const Advised& one : plan.best)
     families.insert(one.prediction.layout.strategy + text_of(one.prediction.layout.mesh));
   EXPECT_EQ(families.size(), 3u);
+  for (const Advised& one : plan.best) {
+    EXPECT_EQ(std::ranges::count(one.reasons, parts_text(one.prediction.time)), 1);
+    EXPECT_EQ(std::ranges::count(one.reasons, parts_text(one.prediction.memory)), 1);
+  }
   for (const Prediction& one : plan.fitting) {
     EXPECT_EQ(ranks_of(one.layout.mesh), 8) << text_of(one.layout);
     const int replicas = one.layout.size("dp") * one.layout.size("shard");
     EXPECT_EQ(one.layout.rows * one.layout.micro_batches * replicas, 16) << text_of(one.layout);
   }
+}
+
+TEST(LayoutPlan, TellsThePartsOfAMemoryInPercentLargestFirstWithoutThoseBelowOnePercent) {
+  const Memory memory{.parameters = 10, .gradients = 9, .state = 20, .activations = 60.4, .buffers = 0.6};
+  EXPECT_EQ(parts_text(memory), "memory: activations 60 %, optimizer state 20 %, parameters 10 %, gradients 9 %");
 }
 
 CaseSpec gpt_spec(const std::string& strategy, const std::string& mesh,
@@ -301,7 +352,8 @@ TEST(CaseMemory, PredictedForACaseEqualsTheMemoryPredictedForItsLayout) {
 TEST(CaseMemory, IsUnknownForSettingsWithoutAFormula) {
   std::vector<CaseSpec> unknown = {gpt_spec("local-sgd", "dp=2"), gpt_spec("fsdp", "dp=2", {{"prefetch", "2"}}),
                                    gpt_spec("pp", "pp=2", {{"schedule", "gpipe"}}), gpt_spec("layout", "shard=2")};
-  unknown.back().accumulate = 2;  // gradients of the first micro-batch are not reduced, so they stay unsharded
+  // no formula: the gradients of the first micro-batch are not reduced, so they stay unsharded
+  unknown.back().accumulate = 2;
   for (int i = 0; i < 3; ++i) unknown.push_back(gpt_spec("cpu", ""));
   unknown[4].device = Device::cuda, unknown[5].workload = "mnist-mlp", unknown[6].model = "small,experts=4";
   for (const CaseSpec& spec : unknown) EXPECT_FALSE(formula_memory(spec)) << case_id(spec);
@@ -318,7 +370,7 @@ TEST(LayoutPlan, NoLayoutOfTheParetoFrontIsBeatenInTimeAndMemory) {
 
 TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
   const LayoutPlan all = plan_layouts(request_for(8));
-  const double limit = all.front.back().memory.total() * 1.001;  // a limit just above the memory of the smallest layout
+  const double limit = all.front.back().memory.total() * 1.001;  // just above the memory of the smallest layout
   const LayoutPlan plan = plan_layouts(request_for(8, limit));
   EXPECT_EQ(plan.examined, all.examined);
   EXPECT_GT(plan.too_large, 0u);
@@ -330,8 +382,8 @@ TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {
   expect_contains(map_svg(none), {"No layout", "</svg>"});
 }
 
-// The committed schema is the output of `dpbench schema plan`.
-TEST(LayoutPlan, MatchesItsCommittedSchema) {
+// The committed schema file must equal the output of `dpbench schema plan`.
+TEST(LayoutPlan, InJsonMatchesItsSchemaFileInGit) {
   const std::string file = DPBENCH_SOURCE "/results/schema/plan-1.schema.json";
   EXPECT_EQ(read_text(file, 1 << 20), plan_schema().dump(1) + "\n");
   for (const PlanRequest& asked : {request_for(1), request_for(8), request_for(8, 1000)})

@@ -20,7 +20,8 @@ struct Row {
   double published;
   // largest accepted relative error; the reason for a larger one is given where the measurement is listed
   double most_off = usual_error;
-  std::string order = {};  // predictions with the same text here must be in the published order; empty: any
+  // predictions with the same text in this field must be in the order of the published figures; empty: in any order
+  std::string order = {};
 };
 
 double rows_of(const Layout& layout) {
@@ -254,8 +255,10 @@ TEST(Published, Llama405bThroughputOn16384GpusIsPredictedAfterFittingTo8192Gpus)
     layout.reshard = layout.narrow = false;
     layout.narrow_gradients = true;
     const bool interleaved = layout.micro_batches % 16 == 0;
-    return Row{name, shape, scheduled(shape, layout, interleaved ? "interleaved" : "1f1b", interleaved ? 8 : 1), tflops,
-               most_off};
+    // Attention is most of the operations of 131,072 tokens and runs slower than the products, so this figure is
+    // predicted too high and is not compared with the others.
+    return Row{name,   shape,    scheduled(shape, layout, interleaved ? "interleaved" : "1f1b", interleaved ? 8 : 1),
+               tflops, most_off, cp == 1 ? "dp" : ""};
   };
   expect_close({row("8,192 GPUs", 64, 1, 8192, 430), row("16,384 GPUs", 128, 1, 8192, 400),
                 row("16,384 GPUs, 131,072 tokens", 8, 16, 131072, 380, 0.16)},

@@ -59,7 +59,7 @@ TEST(CaseWatch, ForwardsTheLinesThatRankZeroPrintsInTraining) {
   EXPECT_EQ(outcome->ranks.size(), 2u);
 }
 
-TEST(CaseWatch, RejectsLinesOfTrainingWithoutAListenerOrFromOtherRanksThanZero) {
+TEST(CaseWatch, RejectsTrainingLinesFromRanksOtherThanZeroOrIfNoCallbackReceivesThem) {
   const std::string line = Json({{"event", "line"}, {"case", "c"}, {"text", "x"}}).dump();
   CaseWatch without_listener = watch_of(2);
   without_listener.on_line(0, line, 0.1);
@@ -83,7 +83,7 @@ TEST(CaseWatch, DropsMeasurementsWhenTheChecksBrokeTheProcessGroup) {
   EXPECT_EQ(outcome->checks.size(), 1u);
 }
 
-TEST(CaseWatch, DropsMeasurementsOfAnUntimedCaseAndKeepsItsWorkersRunning) {
+TEST(CaseWatch, DropsMeasurementsIfTheWorkerReportsThatItTimedNothingAndKeepsItRunning) {
   CaseWatch watch("c", Event::ran, 1, 30, true, 0);
   Json answer = {
       {"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", false}, {"untimed", true}};
@@ -152,7 +152,7 @@ TEST(CaseWatch, BlamesARankKilledByASignalNotPeersWithEarlierErrors) {
   expect_contains(outcome->reason, {"rank 2", "signal 9 (SIGKILL)"});
 }
 
-TEST(CaseWatch, ReportsAConnectionErrorAfterAGracePeriodWithoutABetterCause) {
+TEST(CaseWatch, ReportsAConnectionErrorOnlyAfterAGracePeriodWithoutABetterCause) {
   CaseWatch watch = watch_of(2);
   watch.on_line(1, failed(1, "failure", "timeout in the store"), 1.0);
   EXPECT_FALSE(watch.verdict(3.9)) << "on a busy machine the other rank may need seconds to report the cause";
@@ -169,7 +169,7 @@ TEST(CaseWatch, BlamesTheRankThatThrewEvenIfItReportsLate) {
   expect_contains(watch.verdict(3.5)->reason, {"rank 1", "its own words"});
 }
 
-TEST(CaseWatch, TellsHowManyScenariosOfTheChecksHaveBegun) {
+TEST(CaseWatch, ReportsHowManyScenariosOfTheChecksHaveBegun) {
   CaseWatch watch = watch_of(2);
   EXPECT_EQ(watch.checking(), "");
   watch.on_line(0, R"({"event": "checking", "case": "c", "number": 4, "of": 8})", 1.0);
@@ -282,7 +282,7 @@ TEST(CaseWatch, AHangReportNamesMismatchedCollectives) {
                   {"#143", "rank 0, 2 allreduce of 12 Float (sum)", "rank 1 broadcast of 3 Float with root 0"});
 }
 
-TEST(CaseWatch, ComparesCollectivesWithTheSameNumberWhenARankIsAhead) {
+TEST(CaseWatch, ComparesCollectivesOfTheSameNumberEvenIfOneRankIsAhead) {
   CaseWatch watch = watch_of(2), skipped = watch_of(2);
   RankState ahead = at_call(143, 78, "broadcast of 3 Float with root 0", 6);
   ahead.calls.push_back({.number = 144, .hash = 79, .text = "allreduce of 12 Float (sum)"});
@@ -381,7 +381,7 @@ TEST(CaseWatch, FailsWhenRanksEndWithDifferentCollectives) {
   expect_contains(with_calls.verdict(1)->reason, {"#143", "rank 0 barrier", "rank 1 allreduce of 12 Float (sum)"});
 }
 
-TEST(CaseWatch, BlamesAStoppedRankEvenWhenItIsAhead) {
+TEST(CaseWatch, BlamesAStoppedRankEvenIfItIsAheadOfTheOthers) {
   CaseWatch watch = watch_of(2);
   watch.on_states({{.step = 5, .beat = 20}, {.step = 6, .beat = 22, .stopped = true}}, 0);
   EXPECT_EQ(watch.verdict(2)->culprit, 1);
@@ -421,7 +421,7 @@ TEST(CaseWatch, RanksThatWaitForAMissingRankAreNotReportedAsMissing) {
   expect_contains(all.verdict(2.5)->reason, {"0 of 2", "missing 0, 1"});
 }
 
-TEST(CaseWatch, ARankThatImportsPythonModulesIsNotStuckButMissing) {
+TEST(CaseWatch, ARankThatImportsPythonModulesIsReportedAsMissingOnlyATimeoutAfterItsLastImport) {
   CaseWatch watch("c", Event::ran, 2, kTimeout, false, 0);
   for (int tick = 1; tick < 5; ++tick) {
     watch.on_states({{.beat = 1}, {.beat = -tick}}, tick * 1.9);
@@ -430,7 +430,7 @@ TEST(CaseWatch, ARankThatImportsPythonModulesIsNotStuckButMissing) {
   expect_contains(watch.verdict(4 * 1.9 + kTimeout)->reason, {"1 of 2", "missing 1"});
 }
 
-TEST(CaseWatch, NamesTheHostInRunsOnSeveralHosts) {
+TEST(CaseWatch, NamesTheHostOfTheFailedRankInRunsOnSeveralHosts) {
   const auto spread = [](bool ready) {
     return CaseWatch("c", Event::ran, 2, kTimeout, ready, 0, {}, {" on left", " on right"});
   };
@@ -484,7 +484,7 @@ TEST(CaseWatch, StripsControlCharactersFromTheReasonsOfFailures) {
   EXPECT_EQ(watch.verdict(2)->reason.find_first_of("\x1B\a"), std::string::npos);
 }
 
-TEST(CaseWatch, AUsageErrorOfARankStaysAUsageError) {
+TEST(CaseWatch, ReportsAUsageErrorOfARankAsAUsageError) {
   CaseWatch watch = watch_of(1);
   watch.on_line(0, failed(0, "usage", "images: magic number 7"), 1.0);
   EXPECT_EQ(watch.verdict(2)->kind, Kind::usage);

@@ -77,7 +77,7 @@ TEST(CheckText, BeginsWithTheMostFrequentReasonForUncheckedCases) {
   EXPECT_TRUE(mentions_in_order(first_line(), {"4 of 4 cases", "0 checks passed"}));
 }
 
-TEST(CheckText, CountsRefusedCasesApartFromOthersThatWereNotChecked) {
+TEST(CheckText, CountsCasesThatTheStrategyRefusedApartFromOtherUncheckedCases) {
   Report report;
   for (const char* workload : {"one", "two", "three", "four", "five"})
     report.cases.push_back(checked("mine", workload, CaseStatus::skipped, {}));

@@ -73,7 +73,8 @@ TEST_F(DuelLoopTest, PairsThatWaitedForCoresWhileOtherProgramsWereIdleAreNotRepe
 
 TEST_F(DuelLoopTest, PairsThatLostTheirCoresAreRepeatedUpToALimitUnlessKeptOnRequest) {
   base_.queue_ns = 300'000;
-  const int most = 4 * 2 * options_.pairs_per_launch;  // each of 4 launches may repeat twice its number of pairs
+  // the limit: each of 4 launches may repeat twice its number of pairs
+  const int most = 4 * 2 * options_.pairs_per_launch;
   EXPECT_EQ(repeated(times_with(0.5)), most);
   EXPECT_EQ(repeated({}), most);
   options_.keep_disturbed = true;

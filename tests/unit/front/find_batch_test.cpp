@@ -26,7 +26,7 @@ TEST(FindBatch, FindsTheLimitFromBelowAndFromAboveAndTriesNoBatchTwice) {
     }
 }
 
-TEST(FindBatch, EndsAtTheLargestAllowedBatchOrWhenATrialStopsTheSearch) {
+TEST(FindBatch, EndsAtTheLargestAllowedBatchOrWhenATrialAsksToStop) {
   const auto yes = [](int64_t) { return BatchTrial::fits; };
   EXPECT_EQ(largest_batch(3, {.most = 50}, yes), 50);
   EXPECT_EQ(largest_batch(80, {.most = 50}, yes), 50);

@@ -168,7 +168,7 @@ TEST_F(LaunchLoopTest, RunsInEachLaunchTheCasesThatACallbackChoosesUntilItChoose
   EXPECT_EQ(report_.status, RunStatus::complete);
 }
 
-TEST_F(LaunchLoopTest, SendsWorkersTheCommandMadeForTheLaunchAndTheCase) {
+TEST_F(LaunchLoopTest, SendsWorkersACommandThatDependsOnTheLaunchAndTheCase) {
   run();
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(runner_.commands[i]["launch"], i < 3 ? 0 : 1);
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(runner_.commands[i]["made_for"], runner_.calls[i]);
@@ -230,7 +230,7 @@ TEST_F(LaunchLoopTest, DoesNotTimeACaseWithAFailedCheckAgain) {
   EXPECT_EQ(exit_code(ending_of(report_)), 1);
 }
 
-TEST_F(LaunchLoopTest, TheReportHasTheOrderInWhichTheCasesWereLaunched) {
+TEST_F(LaunchLoopTest, RecordsInTheReportTheOrderInWhichCasesWereLaunched) {
   run();
   std::map<int, std::string> order;
   for (const CaseRecord& one : report_.cases)
@@ -239,7 +239,7 @@ TEST_F(LaunchLoopTest, TheReportHasTheOrderInWhichTheCasesWereLaunched) {
   for (const auto& [position, id] : order) EXPECT_EQ(id, runner_.calls.at(static_cast<size_t>(position)));
 }
 
-TEST_F(LaunchLoopTest, EventLinesReportEachCaseFromItsFirstLaunchToItsLast) {
+TEST_F(LaunchLoopTest, JsonlOutputReportsEachCaseFromItsFirstLaunchToItsLast) {
   std::map<std::string, std::vector<std::string>> events;  // events by case id; under "", the events of no case
   Json last;
   EventLines lines(report_, [&](const std::string& text) {
@@ -260,7 +260,7 @@ TEST_F(LaunchLoopTest, EventLinesReportEachCaseFromItsFirstLaunchToItsLast) {
   EXPECT_FALSE(last["result"].contains("launches")) << "run.json has the records of the launches";
 }
 
-TEST(EventLines, AWriteErrorOfStdoutIsReported) {
+TEST(JsonlOutput, AWriteErrorOfStdoutIsReported) {
   const Report report;
   EventLines lines(report, [](const std::string&) { return false; });
   EXPECT_TRUE(lines.printed());
@@ -419,7 +419,7 @@ TEST_F(LaunchLoopTest, RecordsTheLoadByOtherProgramsInEachLaunch) {
   EXPECT_EQ(record("dp").status, CaseStatus::ok) << "its one replica had its core";
 }
 
-TEST_F(LaunchLoopTest, ACaseWithMoreReplicasThanCoresIsDisturbedByAnotherProgram) {
+TEST_F(LaunchLoopTest, ACaseWithMoreReplicasThanCoresIsDisturbedIfAnotherProgramRuns) {
   for (CaseRecord& one : report_.cases) one.spec.world = 4;
   CpuTimes now;
   load_ = [&] { return now; };

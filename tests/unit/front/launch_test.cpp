@@ -83,9 +83,9 @@ TEST_F(Workers, AreEndedAfterTheTimeoutWhenTheyHang) {
   EXPECT_EQ(run(spec(2, "hang")).kind, Kind::failed);
 }
 
-TEST_F(Workers, AreWaitedForWhenSlow) { EXPECT_EQ(run(spec(2, "slow")).kind, Kind::ran); }
+TEST_F(Workers, ThatAreSlowAreNotEndedByTheTimeout) { EXPECT_EQ(run(spec(2, "slow")).kind, Kind::ran); }
 
-TEST_F(Workers, FailTheCaseOnOutputFloodsAndInvalidMessages) {
+TEST_F(Workers, FailTheCaseIfTheyPrintMoreThan64MebibytesOrSendInvalidMessages) {
   expect_contains(reason("flood"), {"64 MiB"});
   expect_contains(reason("chatter"), {"64 MiB"});
   expect_contains(reason("nonsense"), {"protocol"});
@@ -101,7 +101,7 @@ TEST_F(Workers, AreKilledAndReportedWhenTheyDoNotExit) {
   expect_contains(complaints[0], {"rank 1"});
 }
 
-TEST_F(Workers, ReportABadExitCodeAfterGoodCases) {
+TEST_F(Workers, ReportANonzeroExitCodeAfterSuccessfulCases) {
   EXPECT_EQ(run(spec(2, "bad-end", 1)).kind, Kind::ran);
   const auto complaints = launcher_.end_group();
   ASSERT_EQ(complaints.size(), 1u);

@@ -46,7 +46,7 @@ std::vector<CaseSpec> drawn(int64_t count, uint64_t seed) {
   return make_plan(what, all, machine(4)).cases;
 }
 
-TEST(Layouts, UseTheStrategyWithMostAxesAndAWorkloadWithModelSizesToDrawUnlessTheUserNamesOthers) {
+TEST(Layouts, DefaultToTheStrategyWithMostAxesAndAWorkloadWithRandomModelSizes) {
   Selection what, named = of_grid(with_layouts());
   what.check.emplace();
   name_layouts(what, with_layouts());
@@ -145,7 +145,7 @@ TEST(Layouts, ThatAlwaysFailAreShrunkToTwoRanks) {
   expect_contains(repeating_command(narrow), {"--dtype bf16"});
 }
 
-TEST(Layouts, OneInEightRunsTheCostlyScenarios) {
+TEST(Layouts, OneInEightDrawnAtRandomRunsTheScenariosThatTakeLong) {
   const std::vector<CaseSpec> all = drawn(300, 3);
   const auto costly = std::ranges::count_if(all, runs_costly_scenarios);
   EXPECT_GT(costly, std::ssize(all) / 16);
@@ -208,7 +208,7 @@ TEST(Plan, AMeshThatAStrategyCannotUseIsRefusedNamingAStrategyThatCan) {
   expect_contains(plan.skipped[0].reason, {"'ddp'", "axis tp", "--strategy grid"});
 }
 
-TEST(Plan, AMeshOfTheAxisDpAloneIsNotReplacedByTheFirstAxisOfTheStrategy) {
+TEST(Plan, AGivenMeshOfTheAxisDpAloneIsKeptEvenIfTheStrategysFirstAxisIsAnother) {
   const Catalogue all = with_layouts();
   Selection what = of_grid(all);
   what.cpus = {2};

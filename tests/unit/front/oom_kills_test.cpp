@@ -52,7 +52,7 @@ TEST_F(OomKillsTest, FallsBackToTheClosestVisibleParentControlGroup) {
                   {"1024"});
 }
 
-TEST_F(OomKillsTest, ReportsAKillWithoutANumberIfThereIsNoMemoryLimit) {
+TEST_F(OomKillsTest, ReportsAKillWithoutAByteCountIfThereIsNoMemoryLimit) {
   write("sys/fs/cgroup/memory/memory.oom_control", "oom_kill 0\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   const std::string message = message_after("4:memory:/\n", "sys/fs/cgroup/memory/memory.oom_control", "oom_kill 1\n");

@@ -71,7 +71,7 @@ TEST(Options, FlagsWithoutACommandMeanTheRunCommand) {
   EXPECT_EQ(bare.what.strategies, named.what.strategies);
 }
 
-TEST(Options, ARunWithoutANamedStrategyIsQuickAndHasFewCases) {
+TEST(Options, ARunWithoutANamedStrategyUsesTheQuickSettingsAndFewerCases) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const RunOptions options = parse(arguments);
     EXPECT_TRUE(options.quick);
@@ -222,7 +222,7 @@ TEST(Options, JoinsRepeatedListFlags) {
   EXPECT_EQ(parse({"--cpus", "1,2", "--cpus", "4"}).what.cpus, (std::vector<int>{1, 2, 4}));
 }
 
-TEST(Options, RefusesAScaleAbove64) {
+TEST(Options, RefusesAModelScaleAbove64) {
   EXPECT_EQ(parse({"--scale", "64"}).what.scale, 64);
   expect_contains(refusal({"--scale", "65"}), {"--scale", "'65'", "1 to 64"});
 }
@@ -442,7 +442,7 @@ TEST_F(Config, AValueOfAnotherTypeThanTheFlagsIsRefused) {
     expect_contains(refusal({"--config", write("# first\n" + line + "\n")}), {file_, "line 2", allowed, found});
 }
 
-TEST_F(Config, FileMayUseAllOfToml) {
+TEST_F(Config, FileMayUseTheWholeSyntaxOfToml) {
   const RunOptions o = parse({"--config", write("strategy = [\n  'ddp', # a comment\n  \"\\u0063pu\",\n]\n"
                                                 "\"seed\" = 0x10\nfilter = '''cpu:\\d'''\nmax-time = 1e2\n"
                                                 "timeout = 2.5\nbatch = \"32,64\"\ncpus = [1, \"2-3\"]\n"
@@ -487,7 +487,7 @@ TEST(Text, SuggestsForPartOfANameTheWholeNameIgnoringCase) {
   EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
 }
 
-TEST(Text, SuggestsStrategiesForTheirNamesInOtherTools) {
+TEST(Text, SuggestsAStrategyIfItsNameInAnotherToolIsTyped) {
   const std::vector<std::string> strategies = {"dp", "ddp", "zero1", "zero2", "fsdp", "tp", "pp", "cp", "ep", "all"};
   using Names = std::vector<std::string>;
   const auto suggested = [&](const std::string& typed, const Names& known) {

@@ -127,8 +127,9 @@ TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
 }
 
 TEST_F(PairedRunnerTest, ADisturbedBlockOfTheCaseOrItsReferenceIsMeasuredAgain) {
-  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };  // waits in the case's first block that counts
-  // Waits in the reference's third block that counts.
+  // the ranks wait for a core in the case's first block that counts
+  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };
+  // The ranks wait for a core in the reference's third block that counts.
   references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
@@ -226,7 +227,7 @@ TEST_F(PairedRunnerTest, ASignalInABlockOfTheReferenceEndsTheCase) {
   }
 }
 
-TEST_F(PairedRunnerTest, TheWorkerIsToldWhichBlocksCount) {
+TEST_F(PairedRunnerTest, TheWorkerIsToldThatTheFirstBlockAndDisturbedBlocksDoNotCount) {
   cases_.queue_ns = [](int block) { return block == 3 ? 300 : 0; };
   run(spec_of("ddp", 2));
   EXPECT_EQ(cases_.ended_with, (std::vector<int>{1, 3, 4, 5})) << "block 0 does not count, and block 2 was disturbed";

@@ -90,7 +90,7 @@ TEST(Placement, MpirunRanksShareARendezvousPortThatDiffersBetweenLaunches) {
   EXPECT_NE(placed(kMpi)->master_port, placed(other)->master_port);
 }
 
-TEST(Placement, TheInnermostOfNestedLaunchersWins) {
+TEST(Placement, IsTakenFromTheInnermostOfNestedLaunchers) {
   Variables nested = kSlurm;
   nested.insert(kMpi.begin(), kMpi.end());
   EXPECT_EQ(placed(nested)->launcher, StartedBy::mpi);

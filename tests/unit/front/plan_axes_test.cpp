@@ -34,7 +34,7 @@ TEST(Plan, UnderALauncherTheWorldIsTheNumberOfStartedRanks) {
   expect_contains(plan.skipped[1].reason, {"torchrun", "2", "4"});
 }
 
-TEST(Plan, UnderALauncherRefusesASelectionWithoutTheWorldOfTheStartedRanks) {
+TEST(Plan, UnderALauncherRefusesWorldsOfWhichNoneIsTheNumberOfStartedRanks) {
   Selection what = launched(2, 2);
   what.cpus = {4};
   expect_contains(refusal<UsageError>(what, machine(8)), {"--cpus 4", "torchrun", "2 ranks"});
@@ -171,7 +171,7 @@ TEST(Plan, AcceptsAnyBatchWhenTheNumberOfSamplesIsUnknown) {
   EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
 }
 
-TEST(Plan, ABatchIsComparedWithTheSamplesOfAWorkloadOnlyIfTheyAreKnownForTheScaleAndData) {
+TEST(Plan, ABatchAboveTheSamplesIsRefusedOnlyIfTheirNumberIsKnownForTheScaleAndData) {
   Selection what;
   what.strategies = {"cpu"};
   what.batches = {100000};
@@ -245,7 +245,7 @@ TEST(Plan, CpuRanksUseShmUnlessSeveralHostsHaveOneRankEach) {
     int world, here, hosts;
     const char* backend;
   };
-  // {4, 1, 2}: four ranks on two hosts, one rank on this host and three on the other host.
+  // E.g. {4, 1, 2}: four ranks on two hosts, one rank on this host and three on the other host.
   for (const Launch& one :
        {Launch{4, 4, 1, "shm"}, {4, 2, 2, "shm"}, {1, 1, 1, "shm"}, {4, 1, 2, "shm"}, {4, 1, 4, "gloo"}}) {
     Selection what = launched(one.world, one.here);
@@ -315,7 +315,7 @@ TEST(Plan, CheckCommandUsesProbeModelsAndEverySupportedBackend) {
   EXPECT_EQ(plan.cases.back().workload, "probe");
 }
 
-TEST(Plan, PutsAllRanksOnTheFirstAxisOfAStrategy) {
+TEST(Plan, WithoutAGivenMeshPutsAllRanksOnTheFirstAxisOfAStrategy) {
   Catalogue known = catalogue();
   StrategyEntry pipe = *find_entry(known.strategies, "ddp"), tensor = pipe;
   pipe.name = "pipe", pipe.axes = {"pp"};
@@ -348,7 +348,7 @@ TEST(Plan, ARunWithoutANamedStrategyLeavesOutWorkloadsWithSeveralModels) {
   }
 }
 
-TEST(Plan, ReducedChecksUseOneBackendForProbesNotMarkedThoroughAndForOneRank) {
+TEST(Plan, ShortChecksUseOnlyOneBackendForWorldOneAndForProbesNotMarkedThorough) {
   Catalogue known = catalogue();
   known.workloads.push_back({"thorough-probe", "", Scaling::weak, 4, true, true});
   Selection what;

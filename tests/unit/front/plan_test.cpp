@@ -44,7 +44,7 @@ TEST(Plan, TheBaselineCaseComesFirstAndOnlyOnce) {
   EXPECT_FALSE(plan.cases[1].baseline);
 }
 
-TEST(Plan, WithoutABaselineANamedBaselineStrategyStillRuns) {
+TEST(Plan, TheBaselineStrategyRunsIfNamedEvenWithTheFlagNoBaseline) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.baseline = false;
@@ -53,7 +53,7 @@ TEST(Plan, WithoutABaselineANamedBaselineStrategyStillRuns) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.size(), 1u);
 }
 
-TEST(Plan, EveryCaseHasCoresDividedByTheLargestWorldAsThreads) {
+TEST(Plan, ThreadsOfEveryCaseAreTheCoresDividedByTheLargestWorld) {
   Selection what;
   what.cpus = {1, 2, 3};
   for (const auto& spec : make_plan(what, catalogue(), machine(8)).cases) EXPECT_EQ(spec.threads, 2) << spec.id;
@@ -135,7 +135,7 @@ TEST(Plan, SuggestsTheNearestKnownName) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"'DDP'", "'ddp'", "cpu, gpu, dp, ddp, all"});
 }
 
-TEST(Plan, RefusalListsValidNamesAndUnbuiltBackendsButNoProbeModels) {
+TEST(Plan, RefusalOfANameListsValidNamesAndUnbuiltBackendsButNoProbeModels) {
   Selection what;
   what.workloads = {"MNIST"};
   expect_contains(refusal<UsageError>(what, machine(2)), {"'MNIST'", "'mnist-mlp'", "random-linear, mnist-mlp, all"});
@@ -174,7 +174,7 @@ TEST(Plan, SkipsANamedStrategyIfTheMachineLacksItsDevice) {
   expect_contains(refusal<Unavailable>(what, machine(2)), {"'gpu'", "no driver", "--strategy cpu --cpus 1"});
 }
 
-TEST(Plan, ANamedSingleDeviceStrategyKeepsItsDeviceWhenGpusAreSelected) {
+TEST(Plan, TheStrategyCpuStaysOnTheCpuWhenGpusAreSelected) {
   Selection what;
   what.strategies = {"cpu", "gpu", "ddp"};
   what.workloads = {"mnist-mlp"};
@@ -198,7 +198,7 @@ TEST(Plan, EveryCombinationOfParametersGivesACaseAndIdsOmitDefaults) {
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))).front(), "dp/mnist-mlp/cpu:1/weak/b64/f32");
 }
 
-TEST(Plan, ABaselineStrategyWithANonDefaultParameterIsNoBaseline) {
+TEST(Plan, ACaseOfTheBaselineStrategyWithANonDefaultParameterIsNotUsedAsBaseline) {
   Catalogue all = catalogue();
   all.strategies[1].params = {{"graph", "off", "", ""}};
   Selection what;
@@ -268,7 +268,7 @@ TEST(Plan, RefusesNumbersBelowTheDeclaredLimit) {
   }
 }
 
-TEST(Plan, AddsTheReferenceInEveryWorldOfTheOtherStrategies) {
+TEST(Plan, AddsACaseOfTheReferenceStrategyInEveryWorldOfTheOtherStrategies) {
   Selection what;
   what.strategies = {"dp"};
   what.workloads = {"mnist-mlp"};
@@ -281,7 +281,7 @@ TEST(Plan, AddsTheReferenceInEveryWorldOfTheOtherStrategies) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"dpp"});
 }
 
-TEST(Plan, EachRuntimeIsACaseOfItsOwnWithItsOwnBaseline) {
+TEST(Plan, EachRuntimeGetsItsOwnCasesAndBaseline) {
   Selection what = ddp_on_mlp();
   const size_t one = make_plan(what, catalogue(), machine(2)).cases.size();
   what.runtimes = {Runtime::torch, Runtime::fast};

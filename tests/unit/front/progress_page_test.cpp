@@ -36,7 +36,7 @@ TEST_F(ProgressPageTest, ReadsTheProgressAndCollectivesOfEachRank) {
   // the description of a collective is cut to 40 bytes, without a terminating zero
   write_call(logs[1], 10, 71, std::string(100, 'x'));
   logs[1].slots[2].group = 5;
-  logs[1].slots[3].hash = 1;  // an entry that rank 1 is still writing has number 0
+  logs[1].slots[3].hash = 1;  // this entry has a hash but no call number yet: rank 1 is still writing it
   EXPECT_TRUE(page.read(0).calls.empty());
   const RankState state = page.read(1);
   EXPECT_EQ(state.step, 5);

@@ -18,14 +18,14 @@ TEST(RankState, SurvivesConversionToJsonAndBack) {
   EXPECT_EQ(rank_state_from_json(sent), kState);
 }
 
-TEST(RankState, AcceptsJsonWithoutItsLastFields) {
+TEST(RankState, AcceptsJsonArraysThatLackTheLastFields) {
   EXPECT_EQ(rank_state_from_json({5, 7, true}), (RankState{.step = 5, .beat = 7, .stopped = true}));
   EXPECT_EQ(rank_state_from_json({5, 7, true, 9}),
             (RankState{.step = 5, .beat = 7, .stopped = true, .collectives = 9}));
 }
 
 // A rank that blocks at the start of a collective changes nothing but its call log. So operator== must compare the log.
-TEST(RankState, IsUnequalAfterOneMoreCollectiveInTheCallLog) {
+TEST(RankState, DiffersFromAnotherIfOnlyTheirLogsOfCollectivesDiffer) {
   RankState next = kState;
   next.calls.push_back({10, 1, "barrier"});
   EXPECT_NE(next, kState);

@@ -58,7 +58,7 @@ TEST_F(ScratchTest, RemovesUnfinishedDirectoriesOfDeadRuns) {
 
 // A starting run removes unlocked directories. It may remove a directory that another run is just creating; both runs
 // must start without an error.
-TEST_F(ScratchTest, ManyRunsCanStartAtOnce) {
+TEST_F(ScratchTest, ManyRunsCanCreateTheirDirectoriesAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {

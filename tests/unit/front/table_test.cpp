@@ -73,7 +73,7 @@ std::vector<std::string> words(const std::string& line) {
   return all;
 }
 
-TEST(Table, ShowsMeasurementsUnderTheirTitles) {
+TEST(Table, ShowsMeasurementsUnderTheirColumnTitles) {
   const auto lines = split(report_table(report(), false), '\n');
   ASSERT_GE(lines.size(), 7u);
   EXPECT_TRUE(mentions_in_order(lines[0], {"toy · CPU · weak", " 64 ", " · f32"}));
@@ -202,7 +202,7 @@ TEST(Table, ColorsOkGreenAndFailedRed) {
   EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
 }
 
-TEST(Fold, LongTextInATableWrapsUnderItselfOrStandsBelowItsRow) {
+TEST(Fold, LongTextInATableWrapsWithinItsColumnOrMovesBelowItsRow) {
   const std::vector<std::vector<std::string>> rows = {
       {"NAME", "N", "WHAT IT IS"}, {"a", "1", "one two three four five six seven"}, {"b", "22", ""}};
   const std::vector<bool> right = {false, true, false};
@@ -221,14 +221,14 @@ TEST(Fold, LongTextInATableWrapsUnderItselfOrStandsBelowItsRow) {
   EXPECT_EQ(folded_rows(rows, right, 0)[1], "a      1  one two three four five six seven");
 }
 
-TEST(Fold, FiguresAndSingleWordsInATableNeverWrap) {
+TEST(Fold, NumbersAndSingleWordsInATableNeverWrap) {
   const std::vector<std::vector<std::string>> rows = {{"CASE", "STEP", "CHANGE"},
                                                       {"ddp/random-linear/cpu:2/shm", "1.2 ms", "[+2.4, +3.9]"}};
   EXPECT_EQ(folded_rows(rows, {false, true, true}, 40)[1], "ddp/random-linear/cpu:2/shm  1.2 ms\n  [+2.4, +3.9]");
   EXPECT_EQ(folded_rows(rows, {false, true, true}, 24)[1], "ddp/random-linear/cpu:2/shm\n  1.2 ms  [+2.4, +3.9]");
 }
 
-TEST(Fold, SentencesBesideATableWrapWithAnIndentAndKeepBlankLines) {
+TEST(Fold, SentencesOutsideTablesWrapWithAnIndentAndKeepBlankLines) {
   const std::string text = "A short line\n  one two three four five six seven eight\n\n" + std::string(40, 'x') + "\n";
   EXPECT_EQ(folded(text), text);
   const Variable columns("COLUMNS", "30");
@@ -236,7 +236,7 @@ TEST(Fold, SentencesBesideATableWrapWithAnIndentAndKeepBlankLines) {
             "A short line\n  one two three four five\n    six seven eight\n\n" + std::string(40, 'x') + "\n");
 }
 
-TEST(Table, SentencesBelowATableFoldWithIt) {
+TEST(Table, SentencesBelowATableFoldToTheSameWidth) {
   const std::string sentence = "ddp is fastest: 1.80x (1.79 to 1.81) of one device in a world of 2.";
   Answer answer;
   answer.groups = {{.setting = "toy",
@@ -275,7 +275,7 @@ TEST(Table, FoldsToTheWidthInTheVariableColumnsAndKeepsItsWordsAndColors) {
   }
 }
 
-TEST(Color, ForceColorColorsWithoutATerminalUnlessNoColorIsSet) {
+TEST(Color, TheVariableForceColorColorsOutputWithoutATerminalUnlessNoColorIsSet) {
   const int no_terminal = -1;
   struct Row {
     const char *force, *no;
@@ -355,7 +355,7 @@ TEST(Csv, LastColumnsHaveThreadsWarningsCommitStartTimeFormulasAndEachParameter)
   ends_with(split(report_csv(all), '\n')[1], ",0000000,,1000,4000,,,,,,,,,,");
 }
 
-TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {
+TEST(TableView, ChoosesTheColumnsOfTableMarkdownAndCsv) {
   const TableView view{.columns = {"strategy", "memory", "step"}};
   Report all = report();
   all.cases[0].derived.peak_memory_bytes = 3 << 20;
@@ -367,7 +367,7 @@ TEST(View, ChoosesTheColumnsOfTableMarkdownAndCsv) {
   EXPECT_TRUE(report_markdown(all, view).find("| STRATEGY | MEMORY MiB | STEP ms |") != std::string::npos);
 }
 
-TEST(View, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
+TEST(TableView, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
   const TableView view{.columns = {"strategy", "parameters", "activations"}};
   Report all = report();
   RankRecord small, large;
@@ -381,7 +381,7 @@ TEST(View, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
   EXPECT_TRUE(lines[2].ends_with(",,")) << lines[2];
 }
 
-TEST(View, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
+TEST(TableView, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
   const TableView view{
       .columns = {"parameters", "state", "tensors", "formula", "calls", "volume", "flop", "formula-flop"}};
   Report all = report();
@@ -399,7 +399,7 @@ TEST(View, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
   EXPECT_EQ(split(report_csv(all, view), '\n')[1], "3145728,0,4194304,5242880,6,1048576,3e+09,2e+09");
 }
 
-TEST(View, SortsByAColumnWithMissingFiguresLast) {
+TEST(TableView, SortsByAColumnWithMissingFiguresLast) {
   Report all;
   for (const auto& [name, ns] : std::vector<std::pair<std::string, double>>{{"b", 9e5}, {"none", 0}, {"a", 1e7}}) {
     all.cases.push_back(record(name, "toy", 2, CaseStatus::ok));
@@ -416,7 +416,7 @@ TEST(View, SortsByAColumnWithMissingFiguresLast) {
   EXPECT_EQ(order(""), "strategy b none a ");
 }
 
-TEST(View, RefusesAnUnknownColumnAndSuggestsTheNearest) {
+TEST(TableView, RefusesAnUnknownColumnAndSuggestsTheNearest) {
   EXPECT_NO_THROW(check_view({.columns = {"step", "step_time_ns"}, .sort = "speedup:desc"}));
   for (const TableView& view : {TableView{.columns = {"stpe"}}, TableView{.columns = {}, .sort = "stpe:desc"}}) try {
       check_view(view);
@@ -472,7 +472,7 @@ TEST(Progress, PlainStylePrintsOneLinePerFinishedCaseWithTheTimeLeft) {
   EXPECT_EQ(text.find('\n') + 1, text.size()) << "one line: " << text;
 }
 
-TEST(Progress, FormatsDurationsShort) {
+TEST(Progress, ShowsDurationsInSecondsMinutesOrHours) {
   EXPECT_EQ(duration_text(8.4), "8 s");
   EXPECT_EQ(duration_text(100), "1m40s");
   EXPECT_EQ(duration_text(7500), "2h05m");

@@ -166,7 +166,7 @@ TEST(Answer, MemoryOfAProcessWithAllReplicasIsNotComparedWithThatOfARank) {
   for (const Choice& choice : group_of_world(answer, 2).choices) EXPECT_EQ(choice.memory, Standing::undecided);
 }
 
-TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
+TEST(Answer, SplitsTheLossOfEfficiencyIntoSharesOfItsCausesThatAddUpToOne) {
   const Answer answer = answer_of(run_of({with_parts(
       timed("ddp", 2, 1.6, 0.01), {{"forward", 80}, {"backward", 5}, {"communication", 10}, {"waiting", 5}})}));
   const Choice& choice = group_of_world(answer, 2).choices[0];
@@ -177,7 +177,7 @@ TEST(Answer, EfficiencyLossIsSplitIntoSharesThatAddUpToOne) {
 }
 
 // Two cases can be ranked. Each change to one of the cases makes the two incomparable.
-TEST(Answer, NeverRanksCasesThatDifferInASettingInTheUseOfGradientsOrInStatus) {
+TEST(Answer, RanksNoCasesThatDifferInASettingInStatusOrInWhatTheirGradientsMean) {
   const std::vector<std::pair<const char*, std::function<void(CaseRecord&)>>> changes = {
       {"workload", [](CaseRecord& r) { r.spec.workload = "other"; }},
       {"model", [](CaseRecord& r) { r.spec.model = "large"; }},
@@ -229,7 +229,7 @@ TEST(Answer, WithoutPairedBlocksOnlyIntervalsOverLaunchesDecideTheRanking) {
   EXPECT_EQ(group_of_world(answer_of(run_of(cases)), 2).decide, "--launches 5");
 }
 
-TEST(Answer, LabelsNameWhatDistinguishesCasesOfAStrategy) {
+TEST(Answer, LabelsHaveBackendAndParametersOnlyIfCasesOfAStrategyDifferInThem) {
   const auto over_gloo = [](CaseRecord& record) { record.spec.backend = "gloo"; };
   const auto buckets = [](CaseRecord& record) { record.spec.params = {{"bucket_mb", "1"}}; };
   const Answer answer = answer_of(run_of({timed("ddp", 2, 1.7, 0.01), changed(timed("ddp", 2, 1.6, 0.01), over_gloo),
@@ -259,7 +259,7 @@ TEST(Answer, ComparesOnlyCasesWithEqualSamplesPerStepAndStatesThemInTheHeading) 
 }
 
 // dp is fastest but noisy, so only ddp is reported as faster than zero1.
-TEST(Answer, ASlowerCaseIsComparedWithOneThatIsReliablyFaster) {
+TEST(Answer, StatesASlowdownOnlyAgainstACaseThatIsReliablyFaster) {
   const Answer answer =
       answer_of(run_of({timed("dp", 2, 1.7, 0.3), timed("ddp", 2, 1.65, 0.02), timed("zero1", 2, 1.5, 0.02)}));
   const auto texts = texts_by(answer, "slower");
@@ -279,7 +279,8 @@ TEST(Answer, SuggestsTheNumberOfLaunchesThatWouldDecideATie) {
 struct RuleCase {
   const char* rule;
   Report report;
-  std::vector<std::string_view> parts;  // names and values in the rule's first sentence, in this order
+  // names and values that the rule's first sentence must contain in the order of this list
+  std::vector<std::string_view> parts;
 };
 
 std::vector<RuleCase> rule_cases() {
@@ -405,8 +406,8 @@ TEST(AnswerRules, SentenceAboutTheFastestCaseContainsTheReasonWhyAnotherIsSlower
   }
 }
 
-// Speed-ups over different references do not rank cases; the throughputs of the cases do.
-TEST(AnswerRules, NameThroughputsIfSpeedupsAreNotOverOneReference) {
+// Speed-ups relative to different references cannot rank cases, so the sentence names the throughputs.
+TEST(AnswerRules, GiveThroughputsIfSpeedupsHaveNoCommonReference) {
   const Report run = without_baseline(run_of({timed("ddp", 2, 1.66, 0.05), timed("dp", 2, 1.665, 0.05)}));
   const auto texts = texts_by(answer_of(run), "tied");
   ASSERT_EQ(texts.size(), 1u);
@@ -414,7 +415,7 @@ TEST(AnswerRules, NameThroughputsIfSpeedupsAreNotOverOneReference) {
   EXPECT_EQ(texts[0].find("one device"), std::string::npos) << texts[0];
 }
 
-TEST(AnswerRules, TheReferenceIsNamedInsteadOfASpeedupOverItself) {
+TEST(AnswerRules, GiveTheReferenceItsThroughputInsteadOfASpeedupOverItself) {
   Report run = run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 0.83, 0.01)});
   const auto fastest_in = [](const Report& report, int world) {
     return group_of_world(answer_of(report), world).sentences.at(0).text;

@@ -79,7 +79,7 @@ TEST_F(GateFile, AppliesTheFirstMatchingPatternToEachCase) {
   EXPECT_TRUE(gate.rules_for("ddp/convnet/cpu:2").empty());
 }
 
-TEST_F(GateFile, RefusesInvalidFiles) {
+TEST_F(GateFile, RefusesFilesWithMissingUnknownOrInvalidKeys) {
   for (const char* wrong :
        {"", "[]", "{}", R"({"fail_on": "median:5%"})", R"({"fail_on": ["median"]})", R"({"fail-on": []})",
         R"({"fail_on": [], "cases": [{"match": "x"}]})", R"({"fail_on": [], "cases": [{"fail_on": []}]})",

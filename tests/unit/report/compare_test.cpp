@@ -30,7 +30,7 @@ TEST(Compare, ACrashedCaseFailsTheGate) {
   expect_contains(result.broken[0].why, {"failed", "rank 1 was killed by signal 11"});
 }
 
-TEST(Compare, ABrokenCaseFailsTheGateRegardlessOfTheBaseRun) {
+TEST(Compare, ACrashedOrWrongCaseFailsTheGateWhateverItsStatusInTheBaseRun) {
   CaseRecord crashed = ddp({}), wrong = ddp(base_times), skipped = ddp({});
   crashed.status = CaseStatus::failed, crashed.reason = "boom";
   wrong.checks = {{.name = "output-shape", .status = CheckStatus::failed}};
@@ -104,7 +104,7 @@ TEST(Compare, NotesDifferentSoftwareVersions) {
   expect_contains(compare_notes(result).at(0), {"versions.torch", "2.11.0", "2.15.0"});
 }
 
-TEST(Compare, RatiosWithinARunAreComparedAcrossMachines) {
+TEST(Compare, RatiosToTheBaselineOfARunAreComparedEvenAcrossMachines) {
   const Report base = on_machine(run_of({cpu(base_baseline), ddp(base_times)}), "/cpu/model", "EPYC");
   const Report other = on_machine(run_of({cpu({250, 255, 245, 250}), ddp({500, 505, 495, 500})}), "/cpu/model", "Xeon");
   EXPECT_EQ(compared(base, other, "ratio-to-baseline:10%").judged.at(0).verdict, Verdict::same);

@@ -12,7 +12,7 @@ using namespace test;
 
 // Expected values from Python: a = numpy.log(base); b = numpy.log(new); r = scipy.stats.ttest_ind(b, a,
 // equal_var=False); b.mean() - a.mean(); r.confidence_interval(0.95)
-TEST(Welch, AgreesWithScipyOnTheLogsOfLaunchMedians) {
+TEST(WelchInterval, AgreesWithScipyOnTheLogsOfLaunchMedians) {
   const Comparison result = compared(run_of({ddp(base_times)}), run_of({ddp(slower_times)}));
   EXPECT_NEAR(result.judged[0].change.estimate, 0.0723665904980777, 1e-12);
   EXPECT_NEAR(result.judged[0].change.low, 0.0504269169319978, 1e-9);
@@ -22,7 +22,7 @@ TEST(Welch, AgreesWithScipyOnTheLogsOfLaunchMedians) {
 
 // Expected values from numpy, with the same formula for four groups (case and baseline of both runs): V = sum of var/n,
 // df = V^2 / sum((var/n)^2 / (n - 1)), half = scipy.stats.t.ppf(0.975, df) * sqrt(V)
-TEST(Welch, IncludesTheBaselinesNoiseInRatios) {
+TEST(WelchInterval, OfARatioIncludesTheNoiseOfTheBaseline) {
   const Comparison result = compared(run_of({cpu(base_baseline), ddp(base_times)}),
                                      run_of({cpu(new_baseline), ddp(slower_times)}), "ratio-to-baseline:5%");
   ASSERT_EQ(result.judged.size(), 1u) << "the baseline is not judged against itself";
@@ -33,7 +33,7 @@ TEST(Welch, IncludesTheBaselinesNoiseInRatios) {
 
 // With weak scaling, efficiency is the baseline's step time / the case's step time: 0.5039 in the base run and 0.4674
 // in the new run. The expected values are from numpy, with each term weighted by 100 x efficiency.
-TEST(Welch, JudgesEfficiencyInPercentagePoints) {
+TEST(WelchInterval, OfAnEfficiencyIsJudgedInPercentagePoints) {
   const Report base = run_of({cpu(base_baseline), ddp(base_times)}),
                now = run_of({cpu(new_baseline), ddp(slower_times)});
   const Judgement j = compared(base, now, "efficiency:3").judged.at(0);
@@ -155,7 +155,7 @@ double share_slower(const Power& p, std::mt19937_64& generator) {
   return static_cast<double>(alarms) / experiments;
 }
 
-TEST(Power, GateHasFewFalseAlarmsAndFindsRealSlowdowns) {
+TEST(StatisticalPower, OfTheGateFindsRealSlowdownsWithFewFalseAlarms) {
   std::mt19937_64 generator(3);
   const Power table[] = {
       {0.02, 0.05, 5, 0.00, 0.00, 0.005}, {0.02, 0.05, 5, 0.06, 0.70, 0.84}, {0.02, 0.05, 5, 0.10, 0.99, 1.00},

@@ -24,13 +24,13 @@ std::vector<std::pair<int64_t, int64_t>> pairs(const Spans& spans) {
   return result;
 }
 
-TEST(Spans, MergeWhenTheyOverlapOrTouch) {
+TEST(TimeSpans, AreMergedIfTheyOverlapOrTouch) {
   EXPECT_EQ(pairs(merged({{5, 7}, {0, 2}, {2, 3}, {6, 9}, {4, 4}})),
             (std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {5, 9}}));
   EXPECT_EQ(length({{5, 7}, {0, 2}, {2, 3}, {6, 9}, {4, 4}}), 7);
 }
 
-TEST(Spans, CommonSpansAreTheIntersection) {
+TEST(TimeSpans, CommonToTwoListsAreTheirIntersection) {
   EXPECT_EQ(pairs(common({{0, 4}, {6, 10}}, {{3, 7}, {9, 20}})),
             (std::vector<std::pair<int64_t, int64_t>>{{3, 4}, {6, 7}, {9, 10}}));
   EXPECT_TRUE(common({{0, 4}}, {{4, 8}}).empty());
@@ -38,7 +38,7 @@ TEST(Spans, CommonSpansAreTheIntersection) {
 
 // Two gradient buckets are reduced, from 10 to 30 ns and from 25 to 50 ns. Computing ends at 28 ns, so later
 // communication is exposed. The other rank enters the second allreduce at 35 ns, so this rank waits from 28 to 35 ns.
-TEST(Communication, IsExposedDuringTimesWithoutComputation) {
+TEST(Communication, CountsAsExposedWhileTheRankDoesNotCompute) {
   const Communication found = communication_of({{{10, 30}, 12}, {{25, 50}, 35}}, {{28, 52}});
   EXPECT_EQ(found.total_ns, 40);
   EXPECT_EQ(found.exposed_ns, 22);
@@ -106,7 +106,7 @@ Report scaling_report() {
 
 // On a busy machine, the baseline's blocks may be slower than the blocks of a case with one replica. The notice on this
 // comes before the other notices of the case.
-TEST(Derived, TheNoticeOfAnEfficiencyAbove100PercentComesFirst) {
+TEST(DerivedFigures, TheNoticeOfAnEfficiencyAbove100PercentComesFirst) {
   for (const int world : {1, 2}) {
     Report report =
         report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", world, Scaling::weak, 64, 8000)});
@@ -126,7 +126,7 @@ TEST(Derived, TheNoticeOfAnEfficiencyAbove100PercentComesFirst) {
   }
 }
 
-TEST(Derived, ANoticeSaysThatTheReferenceWasFasterOrSlowerBesideTheCaseThanInItsOwnRow) {
+TEST(DerivedFigures, ANoticeReportsAReferenceWhoseTimeInTheCasesPairsDiffersFromItsOwnRow) {
   for (const auto& [beside_ns, doubtful] :
        std::vector<std::pair<double, bool>>{{1000, false}, {1200, false}, {850, false}, {1400, true}, {700, true}}) {
     Report report =
@@ -141,7 +141,7 @@ TEST(Derived, ANoticeSaysThatTheReferenceWasFasterOrSlowerBesideTheCaseThanInIts
   }
 }
 
-TEST(Derived, CommunicationFiguresAreUnknownIfTheProfilesOfAllLaunchesWereDisturbed) {
+TEST(DerivedFigures, CommunicationFiguresAreUnknownIfTheProfilesOfAllLaunchesWereDisturbed) {
   Report report = scaling_report();
   ASSERT_TRUE(report.cases[2].derived.comm_fraction.has_value());
   const auto told = [](const std::string& notice) { return notice.find("profiled steps") != std::string::npos; };
@@ -158,9 +158,9 @@ TEST(Derived, CommunicationFiguresAreUnknownIfTheProfilesOfAllLaunchesWereDistur
   EXPECT_EQ(std::ranges::count_if(record.notices, told), 1);
 }
 
-TEST(Derived, ASkippedAuditGivesANotice) {
+TEST(DerivedFigures, ASkippedAuditGivesANotice) {
   Report report = scaling_report();
-  // A case without a passed check would be unproven, so give it one.
+  // Case 1 gets a passed check, because a case without one would be unproven.
   report.cases[1].checks = {
       {.name = "gradient-meaning"},
       {.name = "audit", .status = CheckStatus::skipped, .detail = "state() has no \"w.momentum\""}};
@@ -173,7 +173,7 @@ TEST(Derived, ASkippedAuditGivesANotice) {
   EXPECT_EQ(std::ranges::count_if(report.cases[2].notices, told), 0);
 }
 
-TEST(Derived, HasSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {
+TEST(DerivedFigures, IncludeSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {
   const Report report = scaling_report();
   const Derived& two = report.cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.speedup, 2 * 1000.0 / 1600);
@@ -186,7 +186,7 @@ TEST(Derived, HasSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {
 }
 
 // The case's steps take 1600 ns. In the neighbouring blocks, the baseline's steps took 800 to 1100 ns.
-TEST(Derived, SpeedupIsTheMedianOverPairsOfBlocksWithAnInterval) {
+TEST(DerivedFigures, SpeedupIsTheMedianOverPairsOfBlocksWithAnInterval) {
   Report report = scaling_report();
   auto& launches = report.cases[2].launches;
   launches.resize(1);
@@ -200,7 +200,7 @@ TEST(Derived, SpeedupIsTheMedianOverPairsOfBlocksWithAnInterval) {
   EXPECT_DOUBLE_EQ(*paired.samples_per_s, 128 / 1600e-9) << "the throughput is that of the case alone";
 }
 
-TEST(Derived, IntervalOfTheSpeedupIsStudentsTOverThreeLaunches) {
+TEST(DerivedFigures, IntervalOfTheSpeedupIsStudentsTOverThreeLaunches) {
   Report report = scaling_report();
   auto& launches = report.cases[2].launches;
   for (size_t i = 0; i < 3; ++i) launches[i].reference_ns.assign(3, 900 + 100.0 * static_cast<double>(i));
@@ -211,7 +211,7 @@ TEST(Derived, IntervalOfTheSpeedupIsStudentsTOverThreeLaunches) {
   EXPECT_DOUBLE_EQ(*paired.speedup_high, expected.high);
 }
 
-TEST(Derived, SpeedupOverAReferenceStrategyHasNoEfficiency) {
+TEST(DerivedFigures, SpeedupOverAReferenceStrategyHasNoEfficiency) {
   Report report = scaling_report();
   report.config["reference"] = "ddp";
   summarise(report);
@@ -221,7 +221,7 @@ TEST(Derived, SpeedupOverAReferenceStrategyHasNoEfficiency) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.speedup, 1.25);
 }
 
-TEST(Derived, ADisturbedReferenceIsNotReplacedByThatOfAnotherBackend) {
+TEST(DerivedFigures, ADisturbedReferenceIsNotReplacedByTheSameStrategyOverAnotherBackend) {
   Report report = scaling_report();
   report.config["reference"] = "ddp";
   report.cases.push_back(report.cases[2]);
@@ -235,7 +235,7 @@ TEST(Derived, ADisturbedReferenceIsNotReplacedByThatOfAnotherBackend) {
   EXPECT_DOUBLE_EQ(*report.cases[4].derived.speedup, 1) << "it is its own reference";
 }
 
-TEST(Derived, ACaseWithMoreDisturbedThanCountedBlocksHasNoFigures) {
+TEST(DerivedFigures, ACaseWithMoreDisturbedThanCountedBlocksHasNoFigures) {
   Report report = scaling_report();
   report.cases[2].launches[0].disturbed_blocks = 10;
   summarise(report);
@@ -245,7 +245,7 @@ TEST(Derived, ACaseWithMoreDisturbedThanCountedBlocksHasNoFigures) {
   EXPECT_EQ(report.cases[1].status, CaseStatus::ok);
 }
 
-TEST(Derived, ADisturbedBaselineGivesNoSpeedup) {
+TEST(DerivedFigures, ADisturbedBaselineGivesNoSpeedup) {
   Report report = scaling_report();
   report.cases[0].launches[0].disturbed_blocks = 10;
   summarise(report);
@@ -265,13 +265,13 @@ TEST(Disturbance, StatesHowManyCasesWereDisturbedAndTheCoresThatOtherProgramsUse
   EXPECT_EQ(scaling_report().disturbance, "");
 }
 
-TEST(Derived, WrapperCostIsTheSlowdownInWorldOneRelativeToTheBaseline) {
+TEST(DerivedFigures, WrapperCostIsTheSlowdownInWorldOneRelativeToTheBaseline) {
   const Report report = scaling_report();
   EXPECT_DOUBLE_EQ(*report.cases[1].derived.wrapper_cost, 0.25);
   EXPECT_FALSE(report.cases[0].derived.wrapper_cost);
 }
 
-TEST(Derived, ShareOfPeakFlopUsesOperationsAndPeaksOfAllRanks) {
+TEST(DerivedFigures, ShareOfPeakFlopUsesOperationsAndPeaksOfAllRanks) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.flop_per_step, 10000);
   EXPECT_DOUBLE_EQ(*two.flop_per_s, 10000 / 1600e-9);
@@ -279,7 +279,7 @@ TEST(Derived, ShareOfPeakFlopUsesOperationsAndPeaksOfAllRanks) {
   EXPECT_DOUBLE_EQ(*two.flop_share, 10000 / 1600e-9 / 4e10);
 }
 
-TEST(Derived, TokenRateAndFormulaFlopAreComputedFromTheSamples) {
+TEST(DerivedFigures, TokenRateAndFormulaFlopAreComputedFromTheSamples) {
   CaseRecord one = measured("cpu", 1, Scaling::weak, 4, 2000);
   for (auto& launch : one.launches)
     for (auto& rank : launch.ranks) rank.tokens_per_sample = 128, rank.flop_per_sample = 1e6;
@@ -292,7 +292,7 @@ TEST(Derived, TokenRateAndFormulaFlopAreComputedFromTheSamples) {
   EXPECT_FALSE(report.cases[1].derived.formula_flop_per_step);
 }
 
-TEST(Derived, FormulaBytesOfCollectivesAreMeansOverRanksAndUnknownIfAnOperationHasNoFormula) {
+TEST(DerivedFigures, FormulaBytesOfCollectivesAreMeansOverRanksAndUnknownIfAnOperationHasNoFormula) {
   CaseRecord ddp = measured("ddp", 2, Scaling::weak, 4, 2000);
   for (auto& launch : ddp.launches)
     for (auto& rank : launch.ranks) {
@@ -306,7 +306,7 @@ TEST(Derived, FormulaBytesOfCollectivesAreMeansOverRanksAndUnknownIfAnOperationH
   EXPECT_EQ(report.cases[0].derived.formula_collectives_per_step, std::nullopt);
 }
 
-TEST(Derived, PeakFlopOfASingleProcessIsMultipliedByItsReplicas) {
+TEST(DerivedFigures, PeakFlopOfASingleProcessIsMultipliedByItsReplicas) {
   CaseRecord dp = measured("dp", 4, Scaling::weak, 64, 16000);
   for (auto& launch : dp.launches) launch.ranks[0].peak = Peak{.gemm_flop_per_s = 1e10, .triad_bytes_per_s = 1e10};
   Report report = report_of({dp});
@@ -314,7 +314,7 @@ TEST(Derived, PeakFlopOfASingleProcessIsMultipliedByItsReplicas) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.peak_flop_per_s, 4e10);
 }
 
-TEST(Derived, CommFractionIsTheShareOfCommunicationAndWaitingInTheStep) {
+TEST(DerivedFigures, CommunicationFractionIsTheShareOfCommunicationAndWaitingInTheStep) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.comm_fraction, 0.25);
   EXPECT_DOUBLE_EQ(*two.communication_ns, 400);
@@ -330,7 +330,7 @@ GpuCounters gpu(const std::string& bus, std::optional<double> watts, int64_t rea
 
 // Two ranks have a GPU each. The GPUs draw 520 + 300, 500 + 300 and 400 + 300 W in the three launches (process starts).
 // In 3 of 24 readings, a GPU is throttled.
-TEST(Derived, PowerIsTheSumOverGpusInTheMedianLaunch) {
+TEST(DerivedFigures, PowerIsTheSumOverGpusInTheMedianLaunch) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
   const double watts[] = {520, 500, 400};
   for (size_t i = 0; i < 3; ++i) {
@@ -345,7 +345,7 @@ TEST(Derived, PowerIsTheSumOverGpusInTheMedianLaunch) {
   expect_contains(report.cases[0].notices[0], {"12 %", "rank 0", "1B", "sw_power_cap", "nvidia-smi -pl"});
 }
 
-TEST(Derived, PowerOfAGpuSharedByRanksCountsOnce) {
+TEST(DerivedFigures, PowerOfAGpuSharedByRanksCountsOnce) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
   record.spec.oversubscribe = true;
   for (auto& launch : record.launches)
@@ -356,7 +356,7 @@ TEST(Derived, PowerOfAGpuSharedByRanksCountsOnce) {
 }
 
 // Each of two hosts has one GPU at bus 1B, which two ranks share.
-TEST(Derived, GpusOnDifferentHostsWithTheSameBusIdAreDistinct) {
+TEST(DerivedFigures, GpusOnDifferentHostsWithTheSameBusIdAreDistinct) {
   CaseRecord record = measured("ddp", 4, Scaling::weak, 64, 16000);
   record.spec.oversubscribe = true;
   for (auto& launch : record.launches)
@@ -370,7 +370,7 @@ TEST(Derived, GpusOnDifferentHostsWithTheSameBusIdAreDistinct) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500) << "malformed hosts are ignored";
 }
 
-TEST(Derived, HasNoPowerOrThrottlingWithoutAGpu) {
+TEST(DerivedFigures, IncludePowerAndThrottlingOnlyForCasesOnGpus) {
   CaseRecord with = measured("ddp", 1, Scaling::weak, 64, 16000);
   with.launches[0].ranks[0].gpus = {gpu("1B", 500, 4, 1)};
   Report report = report_of({with, measured("ddp", 1, Scaling::weak, 128, 16000)});
@@ -381,7 +381,7 @@ TEST(Derived, HasNoPowerOrThrottlingWithoutAGpu) {
   EXPECT_FALSE(report.cases[1].derived.throttled_share);
 }
 
-TEST(Derived, PowerIsUnknownWhenTheDriverDoesNotReportIt) {
+TEST(DerivedFigures, PowerIsUnknownWhenTheDriverDoesNotReportIt) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 16000);
   record.launches[0].ranks[0].gpus = {gpu("1B", std::nullopt, 3, 0)};
   Report report = report_of({record});
@@ -391,7 +391,7 @@ TEST(Derived, PowerIsUnknownWhenTheDriverDoesNotReportIt) {
   EXPECT_TRUE(report.cases[0].notices.empty());
 }
 
-TEST(Derived, NoiseOfASingleTimedBlockIsUnknown) {
+TEST(DerivedFigures, NoiseOfASingleTimedBlockIsUnknown) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, std::vector<int64_t>{10000});
   record.launches[0].ranks[0].samples_ns = {10000};
   Report report = report_of({record});
@@ -400,7 +400,7 @@ TEST(Derived, NoiseOfASingleTimedBlockIsUnknown) {
   EXPECT_FALSE(report.cases[0].derived.noise);
 }
 
-TEST(Derived, FiguresWithoutMeasurementsAreUnknown) {
+TEST(DerivedFigures, AreUnknownWithoutTheMeasurementsThatTheyNeed) {
   const Derived one = scaling_report().cases[0].derived;
   EXPECT_FALSE(one.flop_per_step);
   EXPECT_FALSE(one.flop_share);
@@ -410,7 +410,7 @@ TEST(Derived, FiguresWithoutMeasurementsAreUnknown) {
 }
 
 // Rank 0 waits during 900 of 2000 ns, so it is busy for 1100 ns and rank 1 for 2000 ns.
-TEST(Straggler, IsTheRankThatIsBusyWhileOthersWait) {
+TEST(Straggler, IsTheRankThatComputesWhileOthersWait) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_NEAR(*two.skew, 2000.0 / 1100 - 1, 1e-12);
   EXPECT_EQ(two.straggler, 1);

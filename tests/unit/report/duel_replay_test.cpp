@@ -39,7 +39,7 @@ struct Replay {
   double share(Verdict verdict) { return static_cast<double>(verdicts[verdict]) / windows; }
 };
 
-// pairs of timed blocks between two restarts of the processes in the traces; duel has the same default
+// pairs of timed blocks after which the processes of the traces were restarted; duel has the same default
 constexpr int pairs_per_launch = 5;
 
 // Runs one duel after the other on the trace and adds their verdicts to `result`. Each duel takes as many pairs as it
@@ -69,7 +69,7 @@ Replay replay(const std::vector<std::string>& names) {
   return result;
 }
 
-TEST(DuelReplay, EqualBuildsAreRarelyCalledSlowerOrFaster) {
+TEST(DuelOnRecordedTimes, RarelyCallsEqualBuildsSlowerOrFaster) {
   Replay result = replay({"equal", "equal-batches", "equal-more-batches", "equal-odd-batches", "equal-live"});
   EXPECT_GE(result.windows, 300);
   EXPECT_LE(result.share(Verdict::slower), 0.01);
@@ -77,7 +77,7 @@ TEST(DuelReplay, EqualBuildsAreRarelyCalledSlowerOrFaster) {
   EXPECT_GE(result.share(Verdict::same), 0.9);
 }
 
-TEST(DuelReplay, ABuildThatIsFivePercentSlowerIsCalledSlower) {
+TEST(DuelOnRecordedTimes, CallsABuildThatIsFivePercentSlowerSlower) {
   Replay result = replay({"slower-5"});
   EXPECT_GE(result.windows, 30);
   EXPECT_GE(result.share(Verdict::slower), 0.95);

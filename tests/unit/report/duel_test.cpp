@@ -78,7 +78,8 @@ TEST(DuelVerdict, IsUnclearAbove15PercentNoise) {
 
 TEST(DuelVerdict, IsUnclearWithFewerThanFourLaunches) {
   EXPECT_EQ(duel_look(spread_about(0.5, 0.02), 3, rule, 1).verdict, Verdict::unclear);
-  expect_contains(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule), {"3 launches"});
+  expect_contains(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule),
+                  {"3 launches", "--pairs-per-launch"});
 }
 
 TEST(DuelVerdict, DividesTheSignificanceLevelByTheNumberOfCases) {
@@ -98,7 +99,7 @@ TEST(DuelVerdict, IntervalOfTheMedianIsFromThe6thToThe15thOf20Values) {
   EXPECT_DOUBLE_EQ(look.high, 0.015);
 }
 
-TEST(DuelRule, JudgesTheDataAfter20And40And80And160Pairs) {
+TEST(DuelRule, DecidesAfter20And40And80And160PairsOfBlocksWhetherToGoOn) {
   EXPECT_EQ(next_look(rule, 0), 20);
   EXPECT_EQ(next_look(rule, 20), 40);
   EXPECT_EQ(next_look(rule, 80), 160);
@@ -107,7 +108,7 @@ TEST(DuelRule, JudgesTheDataAfter20And40And80And160Pairs) {
 
 // The median of the base build's blocks is 200 ms and that of the new build's 150 ms, but two of three pairs are 10 %
 // slower.
-TEST(DuelTable, NewTimeIsTheBaseTimeChangedByTheMedianChangeOverPairsOfBlocks) {
+TEST(DuelTable, TimeOfTheNewBuildIsTheBaseTimeChangedByTheMedianChangeOverPairs) {
   DuelCase record;
   record.spec.id = "ddp/toy";
   record.status = DuelStatus::ok;

@@ -56,7 +56,7 @@ class Environment : public ::testing::Test {
   Accelerators gpus_;
 };
 
-TEST_F(Environment, ReadsTheProcessor) {
+TEST_F(Environment, ReadsModelCoresCachesAndClockOfTheProcessor) {
   const Json cpu = env()["cpu"];
   EXPECT_EQ(cpu["model"], "Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz");
   EXPECT_EQ(cpu["family_model_stepping"], "6/143/8");
@@ -196,7 +196,7 @@ TEST(Tool, SectionOfAReportRecordsVersionCommitAndArgumentsOfDpbench) {
   EXPECT_EQ(run_commit({{"commit", "aaa"}, {"directory_commit", "bbb-dirty"}}), "bbb-dirty");
 }
 
-TEST(HostFiles, FormatsAndCountsRangesOfCpuNumbers) {
+TEST(HostFiles, RangesOfCpuNumbersAreFormattedAndCounted) {
   EXPECT_EQ(ranges_of({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
   EXPECT_EQ(ranges_of({}), "");
   EXPECT_EQ(count_of_ranges("0-2,5,7-8"), 6);

@@ -56,7 +56,8 @@ TEST_F(PluginOwner, RefusesAFileInAFolderThatOthersCanWriteUnlessItIsSticky) {
     set_modes(mode, 0644);
     expect_fault(Kind::writable_by_others, folder_);
   }
-  set_modes(01777, 0644);  // the folder has the sticky bit, like /tmp
+  // a folder with the sticky bit, like /tmp, is accepted although everybody may create files in it
+  set_modes(01777, 0644);
   EXPECT_FALSE(fault_of_plugin(file_));
 }
 

@@ -108,7 +108,7 @@ RankRecord full_record() {
   record.tokens_per_sample = 11;
   record.flop_per_sample = 1e6;
   record.model_parameters = 12, record.model_bytes = 48;
-  record.samples_ns = {800, 9007199254740993};  // a time that a double cannot represent exactly
+  record.samples_ns = {800, 9007199254740993};  // a double cannot represent the second time exactly
   record.step_p50_ns = 1;
   record.step_p90_ns = 2;
   record.step_p99_ns = 3;

@@ -57,7 +57,7 @@ TEST(NamePattern, RefusalNamesTheFaultAndItsPlace) {
 
 // Weak scaling: one device takes 1,000 ns per step of 64 samples. Two devices take 1,250 ns for 64 samples each, so the
 // speed-up is (128 / 1.25) / (64 / 1) = 1.6.
-TEST(Report, WeakScalingComparesThroughputAtTheBatchPerDevice) {
+TEST(Report, SpeedupInWeakScalingComparesThroughputsAtEqualBatchPerDevice) {
   Report report =
       report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 2, Scaling::weak, 64, 12500)});
   summarise(report);
@@ -79,7 +79,7 @@ TEST(Report, ThroughputCountsTheSamplesOfShortBatches) {
 
 // A step of 128 samples takes 2,000 ns on one device and 1,250 ns on two. The case with 64 samples is not the baseline,
 // because its batch differs.
-TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
+TEST(Report, SpeedupInStrongScalingComparesTimesAtEqualGlobalBatch) {
   Report report =
       report_of({measured("cpu", 1, Scaling::strong, 64, 10000), measured("cpu", 1, Scaling::strong, 128, 20000),
                  measured("ddp", 2, Scaling::strong, 128, 12500)});
@@ -88,7 +88,7 @@ TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
   EXPECT_DOUBLE_EQ(*report.cases[2].derived.efficiency, 0.8);
 }
 
-TEST(Report, OnlyAPassedBaselineWithTheSettingsOfTheCaseGivesASpeedup) {
+TEST(Report, OnlyAPassedBaselineWithTheSameSettingsAsTheCaseGivesASpeedup) {
   const CaseRecord ddp = measured("ddp", 2, Scaling::weak, 64, 12500);
   const auto speedup_against = [&](auto change) {
     CaseRecord baseline = measured("cpu", 1, Scaling::weak, 64, 10000);
@@ -122,7 +122,7 @@ TEST(Report, ACaseWithAFailedCheckHasNoFigures) {
   EXPECT_EQ(report.cases[0].launches.size(), 3u) << "the raw measurements are kept";
 }
 
-TEST(Report, TheReasonOfAWrongCaseIsTheCauseOfItsFailedChecks) {
+TEST(Report, TheReasonOfAWrongCaseIsTheFailedCheckThatCausedTheOthers) {
   const auto failed = [](const char* name, const std::string& detail) {
     return CheckRow{.name = name, .status = CheckStatus::failed, .detail = detail};
   };
@@ -161,7 +161,7 @@ TEST(Report, ParametersThatDifferBetweenRanksMakeACaseWrong) {
   expect_contains(report.cases[0].checks[0].detail, {"launch 1", "rank 2", "other", "rank 0", "same"});
 }
 
-TEST(Report, AFailedCaseStaysFailedWithAFailedCheck) {
+TEST(Report, ACaseThatFailedIsNotCalledWrongIfACheckFailedToo) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
   record.status = CaseStatus::failed;
   record.checks = {{.name = "output-shape", .status = CheckStatus::failed}};
@@ -172,7 +172,7 @@ TEST(Report, AFailedCaseStaysFailedWithAFailedCheck) {
 }
 
 // Communication takes 30 of 100 ns on rank 0 and 10 of 60 ns on rank 1, together 40 of 160 ns.
-TEST(Report, CommFractionIsTheShareOfCommunicationInTheTimeOfAllPhases) {
+TEST(Report, CommunicationFractionIsTheShareOfCommunicationInTheTimeOfAllPhases) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   for (auto& launch : record.launches) {
     launch.ranks[0].phases_ns = {{"forward", 70}, {"communication", 30}};
@@ -184,7 +184,7 @@ TEST(Report, CommFractionIsTheShareOfCommunicationInTheTimeOfAllPhases) {
   EXPECT_DOUBLE_EQ(report.cases[0].mean_phases_ns()["forward"], 60);
 }
 
-TEST(Report, CommFractionIsUnknownWithoutPhases) {
+TEST(Report, CommunicationFractionIsUnknownWithoutPhases) {
   Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000)});
   summarise(report);
   EXPECT_FALSE(report.cases[0].derived.comm_fraction.has_value());
@@ -202,7 +202,7 @@ TEST(Report, NoiseIsTheSpreadOfTimedBlocksRelativeToTheMedian) {
 
 // In the three launches (process starts), the 99th percentile of the slowest rank's step times is 50, 60 and 90 ns. The
 // median over launches is 60 ns.
-TEST(Report, PercentilesAreThoseOfTheSlowestRankInTheMedianLaunch) {
+TEST(Report, StepTimePercentilesAreThoseOfTheSlowestRankInTheMedianLaunch) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   const int64_t p99[3][2] = {{50, 10}, {20, 60}, {90, 80}};
   for (int launch = 0; launch < 3; ++launch)
@@ -340,7 +340,7 @@ TEST(Report, NamesThePathOfAnInvalidValue) {
   EXPECT_NE(with("/env", 1), "");
 }
 
-TEST(Checks, OfSeveralLaunchesKeepOnlyTheWorstResultOfEachCheck) {
+TEST(ChecksOfSeveralLaunches, KeepOnlyTheWorstResultOfEachCheck) {
   std::vector<CheckRow> all = {{.name = "audit", .status = CheckStatus::passed, .error = 0.5}};
   add_checks(all, {{.name = "audit", .status = CheckStatus::passed, .error = 0.1}});
   ASSERT_EQ(all.size(), 1U);

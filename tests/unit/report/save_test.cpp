@@ -237,7 +237,7 @@ TEST_F(Save, LatestRunIsTheOneWithTheLatestTimeInItsName) {
   for (const std::string& name :
        {id, id + "-02", std::string("20251121T063057Z-zzz-x"), std::string("20261121T063058Z-aaa-x")})
     RunDirectory(results_, name).save(report(name), true);
-  fs::create_directories(results_ / "20271121T063058Z-empty-x");  // directory of a run without a report: not the latest
+  fs::create_directories(results_ / "20271121T063058Z-empty-x");  // a directory without a report is not the latest run
   write(results_ / "baselines/run.json", "{}");
   write(results_ / "zzz/run.json", "{}");
   const auto found = [&](const std::string& run) { return read_report(find_run(run, results_)).id; };

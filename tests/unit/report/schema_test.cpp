@@ -64,8 +64,8 @@ class Schema : public ::testing::Test {
   std::string python_;
 };
 
-// The committed schema files and the glossary are the output of `dpbench schema run|duel|compare|glossary`.
-TEST(CommittedSchema, AndGlossaryEqualTheOutputOfTheSchemaCommand) {
+// The committed schema files and the glossary must equal the output of `dpbench schema run|duel|compare|glossary`.
+TEST(SchemaFilesInGit, AndTheGlossaryEqualTheOutputOfTheSchemaCommand) {
   const auto committed = [](const char* file) { return read_text(source / "results" / file, 1 << 20); };
   EXPECT_EQ(committed("schema/run-1.schema.json"), run_schema().dump(1) + "\n");
   EXPECT_EQ(committed("schema/duel-1.schema.json"), duel_schema().dump(1) + "\n");
@@ -150,7 +150,7 @@ Faulty faulty_reports() {
   return made;
 }
 
-TEST_F(Schema, RefusesFaultyReports) {
+TEST_F(Schema, RefusesReportsWithMissingOrInvalidValues) {
   const auto [reports, names] = faulty_reports();
   EXPECT_EQ(faults_of({to_json(full_report())}), "");
   expect_all_refused(reports, names);
@@ -170,7 +170,7 @@ TEST(WithoutJsonschema, ValidateCommandFindsEveryFaultThatTheSchemaForbids) {
 
 // Reports of every minor version stay readable. There is a golden file (a stored report) for each minor version,
 // including the current one.
-class Golden : public ::testing::TestWithParam<std::string> {};
+class OlderReports : public ::testing::TestWithParam<std::string> {};
 
 std::vector<std::string> golden_files() {
   constexpr int first_with_training = 2;
@@ -182,7 +182,7 @@ std::vector<std::string> golden_files() {
   return files;
 }
 
-TEST_P(Golden, ReportOfAnOlderVersionIsReadWithoutLosingAFigure) {
+TEST_P(OlderReports, AreReadWithoutLosingAFigure) {
   const fs::path file = source / "tests/golden" / GetParam();
   ASSERT_TRUE(fs::exists(file)) << "add a small report written by the new minor version";
   const Json before = parse_json(read_text(file, 1 << 20), "golden");
@@ -202,9 +202,9 @@ TEST_P(Golden, ReportOfAnOlderVersionIsReadWithoutLosingAFigure) {
   EXPECT_EQ(problems_of(before), std::vector<std::string>{});
 }
 
-INSTANTIATE_TEST_SUITE_P(OfVersion, Golden, ::testing::ValuesIn(golden_files()));
+INSTANTIATE_TEST_SUITE_P(OfVersion, OlderReports, ::testing::ValuesIn(golden_files()));
 
-TEST(GoldenDuel, DuelReportOfAnOlderVersionIsReadWithoutLosingAFigure) {
+TEST(OlderDuelReports, AreReadWithoutLosingAFigure) {
   for (int minor = 0; minor <= duel_minor_version; ++minor) {
     const fs::path file = source / ("tests/golden/duel-1." + std::to_string(minor) + ".json");
     ASSERT_TRUE(fs::exists(file)) << "add a small report written by the new minor version";

@@ -44,47 +44,72 @@ TEST(Tuning, KeepsTheDefaultAndTheFasterHalfOfTheCandidatesInEachRound) {
   EXPECT_TRUE(one_is_left(report, last));
 }
 
-TEST(Tuning, DropsCandidatesThatCombineGradientsOtherwiseThanTheReference) {
+TEST(Tuning, DropsCandidatesWhoseGradientsMeanSomethingElseThanTheReferences) {
   Report report = five_cases();
   report.cases[3].means = "local steps";
   EXPECT_EQ(faster_half(report, {0, 1, 2, 3, 4}), (std::vector<size_t>{0, 1, 2}));
 }
 
-TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterItsSelection) {
+// Five launches of a case, of which the first one chooses the candidate.
+std::vector<int64_t> launches_ns(int64_t first, int64_t later) { return {first, later, later + 10, later - 10, later}; }
+
+TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterThoseThatSelectedIt) {
   // The candidate is fast only in the first launch, by luck. In later launches it is as fast as the default.
-  const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("1", {5000, 10000, 10010, 9990})});
+  const Report report = with({candidate("", launches_ns(10000, 10000)), candidate("1", launches_ns(5000, 10000))});
   const auto found = tuned(report, 1);
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].launches, 3);
+  EXPECT_EQ(found[0].launches, 4);
+  EXPECT_EQ(found[0].pairs, 12);
   EXPECT_NEAR(found[0].speedup, 1, 1e-3);
-  EXPECT_FALSE(found[0].faster());
-  expect_contains(tuned_text(found[0]), {"keep", "ddp.bucket_mb=1"});
+  EXPECT_EQ(found[0].verdict, Verdict::same);
+  expect_contains(tuned_text(found[0]), {"keep", "best candidate", "ddp.bucket_mb=1"});
 }
 
 TEST(Tuning, TextOnAFasterCandidateNamesItsFlags) {
-  const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("5", {9000, 8000, 8010, 7990})});
+  const Report report = with({candidate("", launches_ns(10000, 10000)), candidate("5", launches_ns(9000, 8000))});
   const auto found = tuned(report, 1);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].faster());
   EXPECT_NEAR(found[0].speedup, 1.25, 0.01);
-  expect_contains(tuned_text(found[0]), {"use --param ddp.bucket_mb=5", "1.25x", "3 launches"});
+  EXPECT_LE(found[0].low, found[0].speedup);
+  EXPECT_LE(found[0].speedup, found[0].high);
+  expect_contains(tuned_text(found[0]), {"use --param ddp.bucket_mb=5", "1.25x", "4 launches"});
 }
 
-TEST(Tuning, GivesNoVerdictOnACandidateThatWasMeasuredInTwoLaunches) {
-  const Report report = with({candidate("", {10000, 10000}), candidate("5", {8000, 8000})});
-  EXPECT_TRUE(tuned(report, 0).empty());
+// Every pair is 2 % faster, so any confidence interval excludes 1. duel never calls a change below 2.5 % faster.
+TEST(Tuning, KeepsTheDefaultIfTheCandidateIsFasterByLessThanDuelCanTell) {
+  const Report report = with({candidate("", launches_ns(10000, 10000)), candidate("5", launches_ns(9800, 9800))});
+  const auto found = tuned(report, 1);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_GT(found[0].low, 1);
+  EXPECT_EQ(found[0].verdict, Verdict::same);
+  expect_contains(tuned_text(found[0]), {"keep the default values"});
+}
+
+TEST(Tuning, CannotTellWhetherACandidateIsFasterInThreeLaunches) {
+  const Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("5", {8000, 8000, 8000, 8000})});
+  const auto found = tuned(report, 1);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].launches, 3);
+  EXPECT_EQ(found[0].verdict, Verdict::unclear);
+  expect_contains(tuned_text(found[0]), {"keep the default values", "cannot tell whether --param ddp.bucket_mb=5"});
+}
+
+TEST(Tuning, LeavesOutACandidateWithoutAPairOfBlocksAfterItsSelection) {
+  const Report report = with({candidate("", {10000, 10000}), candidate("5", {8000})});
+  EXPECT_TRUE(tuned(report, 1).empty());
 }
 
 // The lucky launch that chose the candidate must not make it the fastest case of the run.
 TEST(Tuning, TheAnswerOfATuneRunIsTheVerdictOnTheCandidate) {
-  Report report = with({candidate("", {10000, 10000, 10000, 10000}), candidate("1", {5000, 10000, 10010, 9990})});
+  Report report = with({candidate("", launches_ns(10000, 10000)), candidate("1", launches_ns(5000, 10000))});
   report.config[first_judged] = 1;
   Answer answer = answer_of(report);
   EXPECT_TRUE(answer.groups.empty());
   ASSERT_EQ(answer.sentences.size(), 1u);
   EXPECT_EQ(answer.sentences[0].text, tuned_text(tuned(report, 1).at(0)) + ".");
   EXPECT_TRUE(compares_any(answer));
-  report.config[first_judged] = 2;  // two launches are too few for a verdict
+  report.config[first_judged] = 5;  // no launch was left to judge the candidate
   answer = answer_of(report);
   ASSERT_EQ(answer.sentences.size(), 1u);
   EXPECT_EQ(answer.sentences[0].text, not_tuned);

@@ -195,7 +195,7 @@ TEST(Validate, FindsAForgedAnswer) {
   expect_contains(problems[2], {"answer.not_ranked"});
 }
 
-TEST(Validate, AnotherBuildMayWordItsAnswerDifferently) {
+TEST(Validate, AcceptsOtherWordsInTheAnswerOfAnotherBuild) {
   Json document = to_json(full_report());
   document["tool"]["commit"] = "0000000";
   document["answer"]["groups"][0]["sentences"][0]["text"] = "In other words.";
@@ -244,7 +244,7 @@ TEST(ValidateDuel, FindsForgedFiguresOfADuel) {
   EXPECT_THROW(first_problem("/cases/0/launches/0/pairs/0/base_ns", 0), UsageError);
 }
 
-TEST(Validate, RefusesUnknownEnumNames) {
+TEST(Validate, RefusesUnknownNamesOfStatusDeviceScalingOrDtype) {
   for (const char* pointer : {"/status", "/cases/1/status", "/cases/1/device", "/cases/1/scaling", "/cases/1/dtype",
                               "/cases/1/checks/0/status", "/cases/1/stats/step_time_ns/interval"}) {
     Json document = to_json(full_report());

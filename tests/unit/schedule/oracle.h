@@ -120,7 +120,8 @@ class SymbolicRun {
     return true;
   }
 
-  // Returns true if the receiver's next action is a receive on this channel and the channel is empty.
+  // Returns true if the receiver of a channel waits for a tensor: its next action is a receive on this channel, and the
+  // channel is empty.
   bool peer_receives(const Channel& channel) {
     const int peer = schedule_.rank_of[channel.to];
     if (at_[peer] == schedule_.ranks[peer].size() || !channels_[channel].empty()) return false;

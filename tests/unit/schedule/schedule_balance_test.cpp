@@ -20,7 +20,7 @@ double least_longest(const std::vector<double>& costs, size_t first, int64_t sta
   return best;
 }
 
-TEST(StageCut, MakesTheLongestStageAsShortAsPossible) {
+TEST(PipelineStages, AreCutSoThatTheLongestStageIsAsShortAsPossible) {
   const std::vector<std::vector<double>> all = {
       {0, 1, 1, 1, 1, 0, 2}, {0, 3, 3, 3, 0, 7}, {5, 1, 1, 1, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 9}};
   for (const auto& costs : all)

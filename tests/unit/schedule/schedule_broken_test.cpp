@@ -193,8 +193,8 @@ TEST(RefusesASchedule, ThatSendsBeforeTheComputationOrReceivesAfterIt) {
   EXPECT_EQ(broken_rules(late), "transfer-order");
 }
 
-// Moves rank 1's receives of activations to the front of its list, so that each receive comes before its consumer in
-// any order of the receives.
+// Returns a schedule in which rank 1's receives of activations are at the front of its list, so that each receive comes
+// before its consumer in any order of the receives.
 Schedule all_received_first() {
   Schedule schedule = lowered("gpipe", {2, 1, 4});
   schedule.receive_slots = 0;
@@ -215,7 +215,8 @@ TEST(RefusesASchedule, ThatReceivesInReverseOrderOrExchangesSendersAndReceivers)
   Schedule reversed = all_received_first();
   std::reverse(reversed.ranks[1].begin(), reversed.ranks[1].begin() + 4);
   EXPECT_EQ(broken_rules(reversed), "channel-order");
-  Schedule backwards = all_received_first();  // with sends and receives exchanged: rank 1 sends, and rank 0 receives
+  // sends and receives are exchanged: rank 1 sends activations, and rank 0 receives them
+  Schedule backwards = all_received_first();
   for (int i = 0; i < 4; ++i) {
     const std::string number = std::to_string(i);
     std::swap(backwards.ranks[0][position(backwards, 0, "0SEND_F" + number)],
@@ -324,7 +325,8 @@ TEST_P(EveryMutatedSchedule, IsAcceptedOnlyIfItsSymbolicExecutionIsCorrect) {
   int accepted = 0, refused = 0;
   for (const Request& request : {Request{2, family.least_chunks, 4}, Request{4, family.least_chunks, 8}}) {
     Schedule compute = make_schedule(family, request);
-    compute.ties.clear();  // the symbolic execution does not model the reduction of tied gradients
+    // ties are removed, because the symbolic execution does not model the reduction of tied gradients
+    compute.ties.clear();
     const Schedule right = lower(compute);
     ASSERT_TRUE(SymbolicRun(right, true).is_right() && SymbolicRun(right, false).is_right());
     for (int i = 0; i < 600; ++i) {

@@ -30,7 +30,7 @@ TEST(ScheduleCsv, ReadsBackWrittenSchedulesUnchanged) {
   }
 }
 
-TEST(ScheduleCsv, ReadsIdleCellsAndCarriageReturns) {
+TEST(ScheduleCsv, ReadsCellsWithoutActionAndCarriageReturns) {
   const Schedule schedule = read_csv("0F0, 0F1,,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1,None,\r\n\r\n", "test");
   ASSERT_EQ(schedule.world(), 2);
   EXPECT_EQ(schedule.ranks[0].size(), 4U);
@@ -38,7 +38,7 @@ TEST(ScheduleCsv, ReadsIdleCellsAndCarriageReturns) {
   EXPECT_TRUE(verify(schedule).empty());
 }
 
-TEST(ScheduleCsv, ReadsOverlappedPairsAndShardingActions) {
+TEST(ScheduleCsv, ReadsOverlappedForwardBackwardPairsAndShardingActions) {
   const std::string text =
       "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
       "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n";

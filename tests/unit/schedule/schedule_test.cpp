@@ -1,6 +1,8 @@
 // Tests properties of all built-in schedules: they obey every rule, also after lower() has added transfers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "strategies/schedule/csv.h"
 #include "strategies/schedule/lower.h"
 #include "strategies/schedule/verify.h"
@@ -30,8 +32,34 @@ TEST_P(EveryScheduleFamily, ObeysEveryRuleWithAndWithoutTransfers) {
   RecordProperty("sizes", sizes);
 }
 
+// A receive that follows a computation is posted at least one computation before the one that needs its tensor. A
+// receive that follows another transfer cannot be posted earlier.
+TEST_P(EveryScheduleFamily, PostsAReceiveOneComputationAheadUnlessItFollowsATransfer) {
+  int receives = 0;
+  for_each_size(
+      GetParam(),
+      [&](const Request& request) {
+        const Schedule lowered = lower(make_schedule(GetParam(), request));
+        for (const auto& list : lowered.ranks)
+          for (size_t i = 1; i < list.size(); ++i) {
+            if (!is_receive(list[i].kind) || !is_compute(list[i - 1].kind)) continue;
+            ++receives;
+            const Action& next = *std::find_if(list.begin() + static_cast<std::ptrdiff_t>(i), list.end(),
+                                               [](const Action& one) { return is_compute(one.kind); });
+            ASSERT_FALSE(next.stage == list[i].stage && next.microbatch == list[i].microbatch)
+                << text_of(request) << ", " << text_of(list[i]);
+          }
+      },
+      8, 17);
+  EXPECT_GT(receives, 20);
+}
+
+TEST(Lower, NeedsTwoReceiveBuffersPerChannelFor1f1bAsItPostsReceivesOneComputationAhead) {
+  EXPECT_EQ(lower(make_schedule(*find_family("1f1b"), {.ranks = 4, .microbatches = 8})).receive_slots, 2);
+}
+
 // lower() orders sends and receives by simulated times. The order must be free of deadlocks for uneven times too.
-TEST_P(EveryScheduleFamily, BreaksNoRuleWithTransfersPlacedForUnevenCosts) {
+TEST_P(EveryScheduleFamily, BreaksNoRuleIfTransfersAreOrderedForUnevenCosts) {
   const std::vector<Costs> costs = {{.forward = 3, .input_gradient = 5, .weight_gradient = 2, .link = {.latency = 4}},
                                     {.forward = 1. / 3, .input_gradient = 0.1, .weight_gradient = 0.7},
                                     {.bytes = 9, .link = {.latency = 0.5, .bytes_per_time = 2}}};

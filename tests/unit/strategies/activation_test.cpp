@@ -8,7 +8,7 @@
 namespace dpbench {
 namespace {
 
-TEST(UntypedActivations, StoreOnlyATensorAndDoNotCheckItsDistributionOverRanks) {
+TEST(ActivationsWithoutTypeChecks, StoreOnlyATensorAndAcceptAnyDistribution) {
   static_assert(sizeof(Activation) == sizeof(at::Tensor));
   const Axis tp{.name = "tp"};
   const Activation x(at::ones({2}), tp, Spread::partial);

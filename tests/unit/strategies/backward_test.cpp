@@ -133,14 +133,14 @@ TEST(Backward, AccumulatesIntoExistingGradients) {
   EXPECT_TRUE(at::allclose(x.grad(), 4 * x.detach()));
 }
 
-TEST(Backward, StartsFromAGivenGradient) {
+TEST(Backward, StartsFromAGradientGivenForTheOutput) {
   const at::Tensor x = random_leaf({3, 4}, 1), gradient = random_leaf({3, 4}, 2).detach();
   x.tanh().backward(gradient);
   const at::Tensor expected = x.grad().clone();
   x.mutable_grad().reset();
   backward(x.tanh(), gradient);
   EXPECT_TRUE(same_bits_and_strides(expected, x.grad()));
-  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // the gradient has 4 elements, the output 12
+  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // refused: the gradient has 4 elements, the output 12
 }
 
 // Returns a log of all hook calls on tensors and nodes, with the sum of the gradient that each hook receives.
@@ -227,7 +227,7 @@ TEST(Backward, KeepsSavedTensorsUntilThePostHooksHaveRun) {
   }
 }
 
-TEST(Backward, UsesTorchsEngineOnTheCpuOnlyForCallbacksOrAnomalyMode) {
+TEST(Backward, RunsInTorchsEngineOnTheCpuOnlyForCallbacksOrInAnomalyMode) {
   int calls = 0;
   bool inside = false;
   const std::function<void()> look = [&] { ++calls, inside = in_the_engine(); };
@@ -296,8 +296,9 @@ TEST(Backward, ReleasesSavedTensorsSoThatASecondPassFails) {
 
 TEST(Backward, RejectsNonScalarUndefinedComplexOrGraphlessRoots) {
   for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
-    EXPECT_THROW(pass(random_leaf({4}, 1) * 2), c10::Error);  // the output is no scalar and no gradient is given
-    EXPECT_THROW(pass(at::ones({})), c10::Error);             // the tensor has no autograd graph
+    // refused: the output is no scalar and no gradient is given
+    EXPECT_THROW(pass(random_leaf({4}, 1) * 2), c10::Error);
+    EXPECT_THROW(pass(at::ones({})), c10::Error);  // refused: the tensor has no autograd graph
     EXPECT_THROW(pass(at::Tensor()), c10::Error);
     EXPECT_THROW(pass(at::complex(random_leaf({}, 1), random_leaf({}, 2))), c10::Error);
   }

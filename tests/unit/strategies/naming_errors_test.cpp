@@ -24,7 +24,7 @@ void expect_named(const Fail& fail, const std::vector<std::string>& parts, bool 
   }
 }
 
-TEST(PlaceInAnErrorMessage, KeepsOutOfMemoryErrorsRecognisable) {
+TEST(PlaceAddedToAnErrorMessage, KeepsOutOfMemoryErrorsRecognisable) {
   expect_named([] { throw std::bad_alloc(); }, {"host memory"}, true);
   expect_named([] { throw c10::OutOfMemoryError("no more"); }, {"no more"}, true);
   expect_named([] { at::empty({int64_t{1} << 60}, at::kByte); }, {"can't allocate memory"}, true);
@@ -32,7 +32,7 @@ TEST(PlaceInAnErrorMessage, KeepsOutOfMemoryErrorsRecognisable) {
   expect_named([] { throw std::runtime_error("other"); }, {"other"}, false);
 }
 
-TEST(PlaceInAnErrorMessage, IsNotAddedToUsageErrors) {
+TEST(PlaceAddedToAnErrorMessage, IsLeftOutInUsageErrors) {
   try {
     naming_errors([] { return std::string("the place"); }, [] { throw UsageError("wrong flag"); });
     ADD_FAILURE() << "no error";

@@ -187,7 +187,7 @@ TEST(Optimizer, StepsLikeTorchsSgdWithMomentum) {
   expect_steps_of_torch<torch::optim::SGD>(momentum_spec, torch::optim::SGDOptions(0.1).momentum(0.9), 16);
 }
 
-TEST(Optimizer, MomentumStepOfBfloat16ParametersEqualsSeparateTensorOperations) {
+TEST(Optimizer, MomentumStepInBfloat16EqualsTheSameUpdateInSeparateTensorOperations) {
   const auto parameters = large_parameters(at::kBFloat16);
   std::vector<at::Tensor> plain, buffers;
   for (const Parameter& parameter : parameters) {
@@ -352,7 +352,7 @@ TEST(OptimizerStepSharedAmongThreads, KeepsNoReferenceToGradients) {
   for (const auto& [name, tensor] : parameters) EXPECT_EQ(tensor.grad().use_count(), 1u) << name;
 }
 
-TEST(Shares, OfAnOptimizerStepCoverEveryElementOnceAndStartAtMultiplesOf64) {
+TEST(ThreadSharesOfAnOptimizerStep, CoverEveryElementOnceAndStartAtMultiplesOf64) {
   const std::vector<std::vector<int64_t>> lists{
       {1}, {63, 1, 64}, {100'352, 128, 1280, 10}, {0, 5, 0}, {200, 200, 200, 200, 200}, {}};
   for (const auto& sizes : lists)

@@ -155,7 +155,7 @@ TEST(Registration, RejectsSettingsAndVariantsThatNameUndeclaredParameters) {
   EXPECT_TRUE(mentions(refusal_of(info), {"mute", "'size'"}));
 }
 
-TEST(Phases, OverlappingCommunicationSpansAreCountedOnce) {
+TEST(Phases, OverlappingTimeSpansOfCommunicationAreCountedOnce) {
   using namespace std::chrono_literals;
   Phases phases(true);
   phases.enter(Phase::backward);
@@ -171,7 +171,7 @@ TEST(Phases, OverlappingCommunicationSpansAreCountedOnce) {
   EXPECT_EQ(ns[static_cast<size_t>(Phase::backward)], (phases.since() - begin).count() - 4'000'000);
 }
 
-TEST(Gpu, RejectsTf32OnACpu) {
+TEST(StrategyGpu, RejectsTf32OnACpu) {
   const Toy toy;
   const StrategyInfo& gpu = strategy_registry().at("gpu");
   const auto with = [&](const char* tf32) {
@@ -190,7 +190,7 @@ TEST(Gpu, RejectsTf32OnACpu) {
 }
 
 // dp-upstream copies the model in every step, but not for a single device, like torch's data_parallel.
-TEST(DpUpstream, ClonesTheModelOnlyForSeveralDevices) {
+TEST(DpUpstream, ClonesTheModelInEachStepOnlyIfThereAreSeveralDevices) {
   const auto made_in_steps = [](size_t devices) {
     const Toy toy;
     const auto strategy = make_strategy("dp-upstream", toy, devices);
@@ -210,7 +210,7 @@ TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {
   for (const auto& [name, gradient] : dp->gradients()) EXPECT_EQ(gradient.defined(), name != "unused") << name;
 }
 
-TEST(DataParallel, KeepsOnlyTheFirstReplicasWritesToParameters) {
+TEST(DataParallel, KeepsOnlyTheWritesThatTheFirstReplicaMakesToParameters) {
   const Toy toy({.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.1}, /*writes_from=*/0);
   const auto expected = parameters_after(*make_strategy("cpu", toy, 1), toy, 1);
   const auto found = parameters_after(*make_strategy("dp", toy, 3), toy, 1);
@@ -364,7 +364,7 @@ TEST(ReplicaThreads, NameTheFirstFailedReplicaAndStayUsable) {
   EXPECT_EQ(sum, 6);
 }
 
-TEST(DataParallel, RejectsAnUnknownValueOfTheParameterLink) {
+TEST(DataParallel, RejectsAnUnknownValueOfItsParameterNamedLink) {
   const StrategyInfo& dp = strategy_registry().at("dp");
   const auto workload = workload_registry().at("random-linear").make({});
   const auto made = [&](const std::string& link) {
@@ -385,7 +385,7 @@ TEST(DataParallel, RejectsAnUnknownValueOfTheParameterLink) {
 
 // ReplicaThreads rethrows an error of a thread with its type, because callers tell errors apart by type, for example
 // std::bad_alloc (out of memory).
-TEST(ReplicaThreads, KeepTheTypeOfAnError) {
+TEST(ReplicaThreads, RethrowAnErrorWithItsType) {
   ReplicaThreads threads(3);
   const auto run_with_error = [&](const std::function<void()>& one) {
     threads.run(3, [&](int i) {
@@ -409,7 +409,7 @@ TEST(ReplicaThreads, KeepTheTypeOfAnError) {
   }
 }
 
-TEST(ReplicaThreads, UseTheCallersGradMode) {
+TEST(ReplicaThreads, UseTheGradModeOfTheCallingThread) {
   ReplicaThreads threads(3);
   std::atomic<int> enabled{0};
   const auto count = [&](int) { enabled += at::GradMode::is_enabled(); };
@@ -420,7 +420,7 @@ TEST(ReplicaThreads, UseTheCallersGradMode) {
   EXPECT_EQ(enabled, 3);
 }
 
-TEST(ReplicaThreads, SpinOnlyIfEachThreadHasItsOwnCore) {
+TEST(ReplicaThreads, BusyWaitOnlyIfEachThreadHasItsOwnCore) {
   const std::vector<int> cores = own_cores();
   const auto count = static_cast<int>(cores.size());
   ASSERT_GE(count, 1);

@@ -56,7 +56,7 @@ Result run_before_timing() { return run_with_filter(checks_before_timing({}), sc
 
 constexpr size_t parameter_bytes = 400000;
 
-TEST(ChecksBeforeTiming, KeepOnlyLossesAndLastStateOfTheScenarioUnwatched) {
+TEST(ChecksBeforeTiming, KeepOnlyLossesAndFinalStateOfTheScenarioUnwatched) {
   const Result result = run_before_timing();
   EXPECT_GT(result.bytes.at("working"), 4 * 2 * parameter_bytes);
   // Of the scenario `unwatched`, the checks keep the parameters at the start, and the parameters and gradients at the

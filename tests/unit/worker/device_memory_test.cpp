@@ -66,7 +66,7 @@ TEST_F(DeviceMemoryTest, ResetForgetsTheAllocatedAndReservedMemoryOfThePreviousC
   expect_peak(40, 40);
 }
 
-TEST_F(DeviceMemoryTest, AllocationsOfAnAuditDoNotCountButMemoryThatStaysReservedDoes) {
+TEST_F(DeviceMemoryTest, PeakAllocatedMemoryExcludesAuditsButPeakReservedMemoryIncludesThem) {
   peak.reset();
   allocator.use(0, 40), allocator.use(0, 20);
   peak.pause();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t block = 1 << 20;
 
-// Allocates, writes and frees this many MiB.
+// Allocates, writes and frees `blocks` MiB.
 void use(size_t blocks) {
   std::vector<void*> all;
   for (size_t i = 0; i < blocks; ++i) {
@@ -39,7 +39,7 @@ class UncountedMemoryTest : public testing::Test {
   }
 };
 
-TEST_F(UncountedMemoryTest, AllocationsInTheScopeOfUncountedMemoryDoNotRaiseThePeak) {
+TEST_F(UncountedMemoryTest, AllocationsInItsScopeDoNotRaiseThePeak) {
   const int64_t before = peak_memory_bytes();
   {
     const UncountedMemory uncounted;

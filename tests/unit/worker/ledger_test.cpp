@@ -37,7 +37,7 @@ TEST(CollectiveLedger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
   EXPECT_EQ(ledger[2].bytes, 8);
 }
 
-TEST(CollectiveLedger, ListsOperationsThatOccurOnlyInTheTrafficFormulaOrOnlyInTheStep) {
+TEST(CollectiveLedger, ListsOperationsOfTheTrafficFormulaAndOfTheStepEvenIfOnlyOneHasThem) {
   Calls calls;
   call(calls, "allgather", "dp", Phase::communication, 10);
   call(calls, "allreduce", "dp", Phase::backward, 30);
@@ -54,7 +54,7 @@ TEST(CollectiveLedger, ListsOperationsThatOccurOnlyInTheTrafficFormulaOrOnlyInTh
   EXPECT_EQ(ledger[2].formula_bytes, 7);
 }
 
-TEST(CollectiveLedger, CallsByTheFormulaAreKnownOnlyIfEachOfItsEntriesForTheOperationHasTheNumberOfCalls) {
+TEST(CollectiveLedger, FormulaCallsOfAnOperationAreKnownOnlyIfAllItsFormulaEntriesHaveThem) {
   const Formula formula = std::vector<Traffic>{{"dp", "allgather", 6, 3},
                                                {"dp", "allgather", 6, 3},
                                                {"dp", "allreduce", 10, 1},
@@ -71,7 +71,7 @@ TEST(CollectiveLedger, CallsByTheFormulaAreKnownOnlyIfEachOfItsEntriesForTheOper
   EXPECT_EQ(ledger_of(calls, std::nullopt, 2)[0].formula_calls, std::nullopt);
 }
 
-TEST(CollectiveLedger, FormulaOfDdpHasAnEntryPerProfiledStepAndIsUnknownWithFindUnused) {
+TEST(CollectiveLedger, TrafficFormulaOfDdpCoversEachProfiledStepAndIsUnknownWithFindUnused) {
   const auto workload = workload_registry().at("random-linear").make({});
   CaseSpec spec;
   const auto of = [&](const std::string& name, const ParamValues& params) {

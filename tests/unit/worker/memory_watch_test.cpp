@@ -62,7 +62,7 @@ TEST_F(MemoryByPart, ParametersGradientsAndStateAreInTheirPartsAndOtherTensorsIn
   expect({2, 1, 4, 0, 3, 0});
 }
 
-TEST_F(MemoryByPart, ATensorBelongsToThePartOfThePhaseThatAllocatedIt) {
+TEST_F(MemoryByPart, ATensorCountsInThePartOfThePhaseInWhichItWasAllocated) {
   begin();
   enter(Phase::data);
   const at::Tensor moved = of_mebibytes(1);
@@ -75,7 +75,7 @@ TEST_F(MemoryByPart, ATensorBelongsToThePartOfThePhaseThatAllocatedIt) {
   expect({2, 0, 4, 5, 2, 4});
 }
 
-TEST_F(MemoryByPart, DescribesTheMomentOfThePeak) {
+TEST_F(MemoryByPart, IsThatOfTheMomentOfPeakMemory) {
   begin();
   enter(Phase::forward);
   at::Tensor first = of_mebibytes(5);
@@ -96,7 +96,7 @@ TEST_F(MemoryByPart, ATensorAllocatedInTheStepIsAGradientIfTheStrategyReportsItA
   expect({2, 2, 4, 0, 0, 4});
 }
 
-TEST_F(MemoryByPart, GradientsAllocatedAfterThePeakAreNoPartOfIt) {
+TEST_F(MemoryByPart, GradientsAllocatedAfterThePeakAreNotCounted) {
   begin();
   enter(Phase::forward);
   of_mebibytes(9);

@@ -36,9 +36,9 @@ class ChangeBetweenAudits : public testing::Test {
   }
 };
 
-TEST_F(ChangeBetweenAudits, ACorrectOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
+TEST_F(ChangeBetweenAudits, OfACorrectOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
 
-TEST_F(ChangeBetweenAudits, UnchangedParametersFail) {
+TEST_F(ChangeBetweenAudits, OfNoParameterFails) {
   EXPECT_TRUE(mentions(next(audited(1.01, 1.02, 21)).where, {"no parameter", "10 steps", "step 20"}));
 }
 
@@ -49,7 +49,7 @@ TEST_F(ChangeBetweenAudits, ConvergedParametersMayStayUnchanged) {
 }
 
 // The batches repeat, so converged parameters can be the same after each epoch although every step moves them.
-TEST_F(ChangeBetweenAudits, ParametersMayBeUnchangedAfterWholeEpochs) {
+TEST_F(ChangeBetweenAudits, ParametersMayBeEqualAfterAWholeNumberOfEpochs) {
   const auto where_of = [](int64_t steps_per_epoch) {
     Motion motion({.learning_rate = rate}, steps_per_epoch);
     motion.remember(10, 1, audited(1, 1.01, 10));
@@ -60,7 +60,7 @@ TEST_F(ChangeBetweenAudits, ParametersMayBeUnchangedAfterWholeEpochs) {
   EXPECT_NE(where_of(1), "") << "each step is an epoch, so the audited step would move nothing either";
 }
 
-TEST_F(ChangeBetweenAudits, AChangeBeyondTheBoundOfAdamFails) {
+TEST_F(ChangeBetweenAudits, ByMoreThanAdamCanMoveAParameterFails) {
   EXPECT_EQ(next(audited(1.70, 1.71, 21)).where, "");
   const Deviation far = next(audited(1.80, 1.81, 21));
   EXPECT_TRUE(mentions_in_order(far.where, {"parameter w", "0.79"}));
@@ -68,7 +68,7 @@ TEST_F(ChangeBetweenAudits, AChangeBeyondTheBoundOfAdamFails) {
 }
 
 // Gradients that grow from step to step let Adam move an element by more than the learning rate.
-TEST_F(ChangeBetweenAudits, TheBoundOfAdamHoldsForTheWorstGradients) {
+TEST_F(ChangeBetweenAudits, IsWithinTheBoundOfAdamEvenForTheWorstGradients) {
   const OptimizerSpec spec{.kind = OptimizerSpec::Kind::adam, .learning_rate = rate, .beta2 = 0.95};
   double mean = 0, square = 0, value = 0, gradient = 1, before = 0;
   constexpr int steps = 400, last = 20;
@@ -91,7 +91,7 @@ TEST_F(ChangeBetweenAudits, TheBoundOfAdamHoldsForTheWorstGradients) {
   EXPECT_NE(where_of(1.05 * moved), "");
 }
 
-TEST_F(ChangeBetweenAudits, TheBoundOfSgdFollowsFromTheLargestChangeInAnAuditedStep) {
+TEST_F(ChangeBetweenAudits, UnderSgdIsLimitedByTheLargestChangeInAnAuditedStep) {
   EXPECT_EQ(next(audited(90, 91, 21), OptimizerSpec::Kind::sgd).where, "");
   EXPECT_NE(next(audited(110, 111, 21), OptimizerSpec::Kind::sgd).where, "");
 }
@@ -107,7 +107,7 @@ TEST_F(ChangeBetweenAudits, WeightDecayRaisesTheLargestAllowedChange) {
   EXPECT_NE(likely_of(0, 95.5), "");
 }
 
-TEST_F(ChangeBetweenAudits, TheBoundShrinksWithTheLearningRateSchedule) {
+TEST_F(ChangeBetweenAudits, HasABoundThatShrinksWithTheLearningRateSchedule) {
   const auto likely_of = [](int64_t decay_steps, double before) {
     Motion motion({.learning_rate = rate, .decay_steps = decay_steps}, steps_per_epoch);
     motion.remember(10, 1, audited(1, 1.01, 10));
@@ -119,19 +119,19 @@ TEST_F(ChangeBetweenAudits, TheBoundShrinksWithTheLearningRateSchedule) {
   EXPECT_EQ(likely_of(10, 1.01), "") << "the rate is zero from step 10 on";
 }
 
-TEST_F(ChangeBetweenAudits, AnOptimizerThatCountsTooManyStepsFails) {
+TEST_F(ChangeBetweenAudits, FailsIfTheOptimizerCountedTooManySteps) {
   EXPECT_TRUE(
       mentions_in_order(next(audited(1.05, 1.06, 31)).where, {"optimizer", "20 steps", "parameter w", "10 steps"}));
 }
 
-TEST_F(ChangeBetweenAudits, AnOptimizerThatLeavesOutStepsFails) {
+TEST_F(ChangeBetweenAudits, FailsIfTheOptimizerLeftOutSteps) {
   EXPECT_TRUE(mentions_in_order(next(audited(1.05, 1.06, 20)).where, {"optimizer", " 9 steps", "10 steps"}));
   Motion skips({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate}, steps_per_epoch, /*may_skip=*/true);
   skips.remember(10, 1, audited(1, 1.01, 10));
   EXPECT_EQ(skips.since_last(20, audited(1.05, 1.06, 20)).where, "") << "steps with a non-finite gradient";
 }
 
-TEST_F(ChangeBetweenAudits, AParameterWithoutAGradientInSomeStepsPasses) {
+TEST_F(ChangeBetweenAudits, OfAParameterWithoutAGradientInSomeStepsPasses) {
   const auto both = [](double before, double after, double count, double branch_count) {
     Evidence seen = audited(before, after, count);
     StepEvidence& last = seen.steps.back();
@@ -158,7 +158,7 @@ Deviation since_the_warm_up(const Evidence& seen, OptimizerSpec::Kind kind) {
   return motion.since_last(20, seen);
 }
 
-TEST(ChangeSinceTheWarmUp, IsBoundedForTheFirstAudit) {
+TEST(ChangeSinceTheWarmUp, OfParametersMustBeWithinBoundsAtTheFirstAudit) {
   for (const auto kind : {OptimizerSpec::Kind::adam, OptimizerSpec::Kind::sgd}) {
     EXPECT_EQ(since_the_warm_up(audited(1.1, 1.11, 21), kind).where, "");
     EXPECT_TRUE(mentions(since_the_warm_up(audited(1.05, 1.06, 21), kind).where, {"no parameter", "10 steps"}));

@@ -101,11 +101,11 @@ class RecordingSteps : public testing::Test {
   }
 };
 
-TEST_F(RecordingSteps, AreTakenBeforeStepsAreTimed) {
+TEST_F(RecordingSteps, RunBeforeTheTimedSteps) {
   timed(case_of(30, "on"));
   const auto& calls = FakeRecorder::calls;
   ASSERT_EQ(calls.size(), 5U + 2 * 4 + 2 * (2 + 4)) << "four more steps for each of the batch sizes 30 and 10";
-  // The second half of the warm-up, which sets the number of steps per block, is replayed too.
+  // The second half of the warm-up sets the number of steps per block, so it must be replayed like timed steps.
   expect_replayed(3 + 2 * (2 + 4));
   EXPECT_EQ(calls[calls.size() - 12].step, 5) << "blocks start at the same step as without recording";
 }
@@ -122,7 +122,7 @@ TEST_F(RecordingSteps, AreSkippedIfTheStrategyDoesNotRecordItsSteps) {
   EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * (2 + 4));
 }
 
-TEST_F(RecordingSteps, AreTakenBeforeStepsAreProfiled) {
+TEST_F(RecordingSteps, RunBeforeTheProfiledSteps) {
   const CaseSpec spec = case_of(30, "on");
   StepSource source(*workload_, spec, strategy_registry().at(spec.strategy), 0);
   RankRecord record;
@@ -131,7 +131,7 @@ TEST_F(RecordingSteps, AreTakenBeforeStepsAreProfiled) {
   expect_replayed(static_cast<size_t>(record.profile->steps));
 }
 
-TEST(Recorded, StrategiesWithGraphOnDeclareThatTheyRecordSteps) {
+TEST(RecordedSteps, AreDeclaredByStrategiesWithGraphOn) {
   for (const char* name : {"gpu", "dp", "ddp"}) {
     const StrategyInfo& info = strategy_registry().at(name);
     EXPECT_TRUE(promised(info, Params(info.params, {{"graph", "on"}}, name)).recorded) << name;

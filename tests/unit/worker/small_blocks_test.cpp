@@ -27,7 +27,7 @@ class SmallBlocks : public testing::Test {
   static c10::DataPtr block(size_t bytes) { return c10::GetCPUAllocator()->allocate(bytes); }
 };
 
-TEST_F(SmallBlocks, AreReusedForTheSameSize) {
+TEST_F(SmallBlocks, FreedAreReusedForAllocationsOfTheSameSize) {
   for (const int64_t count : {1, 16, 17, 150, 1024}) {
     const void* const address = at::empty({count}).data_ptr();
     EXPECT_EQ(at::empty({count}).data_ptr(), address) << count;
@@ -58,7 +58,7 @@ TEST_F(SmallBlocks, EmptyAndLargeBlocksComeFromTorchsAllocator) {
 }
 
 // Several threads allocate, fill and free blocks in random order. A block whose content changes has two owners.
-TEST_F(SmallBlocks, AreNeverHandedOutToTwoOwners) {
+TEST_F(SmallBlocks, InUseAreNeverAllocatedASecondTime) {
   struct Owned {
     c10::DataPtr data;
     size_t bytes;
@@ -111,7 +111,7 @@ TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThreadAndFreedWhenTheThreadEnds) {
   size_t before = 0;
   std::vector<c10::DataPtr> outlived;
   std::jthread([&] { outlived.push_back(block(1000)); }).join();
-  outlived.clear();  // frees a block of a thread that has already ended
+  outlived.clear();  // frees a block that was allocated by a thread that has already ended
   before = in_use();
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
@@ -121,7 +121,7 @@ TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThreadAndFreedWhenTheThreadEnds) {
   EXPECT_LT(in_use(), before + 16 * 4096);
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
-      // destroyed after the thread's cache of blocks, because that cache is constructed later
+      // These blocks are destroyed after the thread's cache of blocks, because the cache is constructed later.
       thread_local std::vector<c10::DataPtr> last;
       last.reserve(16);
       for (int k = 0; k < 16; ++k) last.push_back(block(4096));

@@ -40,8 +40,8 @@ const RegisterStrategy replaying{{.name = "replaying",
                                   .make = make<Replaying>}};
 
 // Imitates a strategy that replays forward and backward passes as CUDA graphs, whose operations the counter cannot see.
-// For each batch size, the first step runs normally, the second leaves out its first micro-batch, and later
-// steps call no operation.
+// For each batch size, the first step runs all operations, the second all but those of its first micro-batch, as if
+// this one were replayed, and later steps none.
 class ReplayingPasses : public Around {
  public:
   explicit ReplayingPasses(const Setup& setup) : Around(with_defaults("cpu", setup)) {}
@@ -100,7 +100,7 @@ TEST(StepFlop, FlopOfAReplayedStepAreThoseOfAnEagerStepOfTheSameBatchSize) {
   }
 }
 
-TEST(StepFlop, FlopAreCountedInTheFirstStepIfPassesAreReplayed) {
+TEST(StepFlop, FlopOfAStrategyThatReplaysPassesAreCountedInItsFirstStep) {
   for (const char* strategy : {"cpu", "replaying-passes"})
     EXPECT_EQ(flop_of(strategy, 50, {}, /*accumulate=*/2), 50 * flop_per_sample) << strategy;
 }

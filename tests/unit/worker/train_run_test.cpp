@@ -149,7 +149,8 @@ TEST(Train, StopsWhenParametersDifferBetweenRanks) {
 TEST(Train, StopsWhenOptimizerStatesDifferBetweenRanks) {
   const Mnist files;
   CaseSpec spec = case_of("forgetful", "convnet", 2, files);
-  spec.batch = 20;  // one step per epoch: the state drifts after the step, so the parameters still agree
+  // with one step per epoch, only the state differs: it drifts after the step, so parameters still agree
+  spec.batch = 20;
   const TrainResult drifted = trained(spec, epochs(2));
   ASSERT_EQ(drifted.checks.size(), 1u);
   EXPECT_EQ(drifted.checks[0].name, "equal-ranks");

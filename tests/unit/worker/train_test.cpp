@@ -57,7 +57,7 @@ TEST(TrainSource, SplitsAnEpochIntoTheStepSizesOfPyTorchWithAndWithoutDropLast) 
   EXPECT_THROW(samples(case_on_ranks(1, 200, Scaling::weak), true), UsageError);
 }
 
-TEST(TrainSource, AllRanksTogetherGetTheSamplesOfASingleDevice) {
+TEST(TrainSource, AllRanksTogetherGetTheSameSamplesInAStepAsASingleDevice) {
   const auto workload = hundred_samples();
   TrainSource whole(*workload, case_on_ranks(1, 20, Scaling::strong), {}, false, 0);
   for (const int64_t epoch : {0, 3}) {
@@ -119,7 +119,7 @@ TEST(TrainLines, FormatFloatsLikePython) {
   for (const auto& [value, text] : cases) EXPECT_EQ(python_float(value), text);
 }
 
-TEST(ShapeLog, ReturnsShapesInTheOrderOfTheSamples) {
+TEST(LogOfTensorShapes, ReturnsShapesInTheOrderOfTheSamples) {
   ShapeLog log;
   log.add({.first_id = at::tensor({int64_t{40}}), .input = {2}, .output = {}});
   log.add({.first_id = at::tensor({int64_t{7}}), .input = {1}, .output = {}});
@@ -130,7 +130,7 @@ TEST(ShapeLog, ReturnsShapesInTheOrderOfTheSamples) {
   EXPECT_TRUE(log.take(at::tensor({7}, at::kLong)).empty());
 }
 
-TEST(ShapeLog, DoesNotChangeTheModel) {
+TEST(LogOfTensorShapes, DoesNotChangeTheModel) {
   const auto workload = workload_registry().at("convnet").make({});
   ShapeLog log;
   const auto recording = shape_recording_workload(*workload, log);

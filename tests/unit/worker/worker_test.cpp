@@ -46,7 +46,7 @@ CaseSpec strong(int world, int64_t batch) {
   return spec;
 }
 
-TEST(Finite, CheckNamesTheFirstTensorWithANonFiniteValue) {
+TEST(NonFiniteValues, AreReportedWithTheNameOfTheFirstTensorThatContainsOne) {
   const at::Tensor good = at::ones({2, 3}), nan = good.clone(), infinite = at::zeros({4}, at::kBFloat16);
   nan[1][0] = std::nan("");
   infinite[2] = -std::numeric_limits<double>::infinity();
@@ -207,7 +207,7 @@ TEST_F(WorkerVariables, AreReadFromTheEnvironment) {
   EXPECT_EQ(v.channel, 5);
 }
 
-TEST_F(WorkerVariables, DpbenchSettingsOverridesTheVariablesMeantForWorkersOfOlderBuilds) {
+TEST_F(WorkerVariables, TheVariableDpbenchSettingsOverridesThoseForOlderBuilds) {
   setenv("DPBENCH_THREADS", "3", 1);
   EXPECT_EQ(read_variables().threads, 3);
   EXPECT_EQ(read_variables().runtime, Runtime::fast);
@@ -274,7 +274,7 @@ TEST(FlopCount, OfAttentionIsTwoProductsForwardAndFiveBackward) {
 
 // The closed formula counts every product of a step but the scores, 2 x hidden x tokens^2 in a layer, that the backward
 // pass computes again.
-TEST(FlopCount, OfAGptIsItsClosedFormulaAndTheScoresOfTheBackwardPass) {
+TEST(FlopCount, OfAGptIsItsFormulaPlusTheScoresThatTheBackwardPassRecomputes) {
   const auto& gpt = workload_registry().at("gpt");
   for (const auto& [model, scores] : {std::pair{"tiny", 2 * 2 * 18 * 11 * 11}, {"tiny-llama", 2 * 2 * 36 * 13 * 13}}) {
     const double formula = gpt.make({.model = model})->flop_per_sample();
@@ -316,6 +316,22 @@ TEST(Catalogue, MarksWorkloadsOfPlugins) {
   for (size_t i = 0; i < all; ++i) EXPECT_EQ(known[i].at("plugin"), i == all - 1) << known[i].at("name");
 }
 
+TEST(Refusals, NameParameterValuesThatContradictEachOtherOrADefault) {
+  const auto choice = [](const std::string& strategy, const ParamValues& params) {
+    return Json({{"strategy", strategy}, {"params", params}}).dump();
+  };
+  const Json reasons =
+      refusals({choice("ddp", {{"join", "on"}}), choice("ddp", {{"join", "on"}, {"static_graph", "on"}}),
+                choice("ddp", {{"skip_unused", "on"}}), choice("ddp", {{"skip_unused", "on"}, {"find_unused", "on"}}),
+                choice("pp", {{"schedule", "zbv"}, {"stages", "3"}})});
+  ASSERT_EQ(reasons.size(), 5u);
+  EXPECT_TRUE(reasons[0].is_null()) << reasons[0];
+  expect_contains(reasons[1].get<std::string>(), {"ddp.join=on and ddp.static_graph=on"});
+  expect_contains(reasons[2].get<std::string>(), {"ddp.skip_unused=on and ddp.find_unused=off"});
+  EXPECT_TRUE(reasons[3].is_null()) << reasons[3];
+  expect_contains(reasons[4].get<std::string>(), {"pp.stages=3"});
+}
+
 // Returns a parameter's row of the table of a workload's model.
 Json row_of(const std::string& name, const std::string& workload, const std::string& model = "") {
   for (const Json& row : parameters_json(workload, model))
@@ -346,9 +362,10 @@ TEST(ParameterTable, ShowsWhetherAParameterIsCutUnderTensorAndExpertParallelism)
   EXPECT_EQ(row_of(layer + "mlp.router.weight", "gpt", "tiny-experts").at("ep"), "whole");
 }
 
-// LibTorch requires the CUDA major version and the NCCL major and minor version that it was built with.
+// The loaded libraries must have the CUDA major version and the NCCL major and minor version with which LibTorch was
+// built, because LibTorch requires these.
 TEST(Cuda, LoadedCudaAndNcclHaveTheVersionsOfTheBuild) {
-  const Json built = catalogue();  // as a side effect, loads the CUDA and NCCL libraries if there are any
+  const Json built = catalogue();  // catalogue() also loads the CUDA and NCCL libraries, if there are any
   const auto loaded = loaded_versions();
   if (!built.at("not_built").empty()) GTEST_SKIP() << built.at("not_built").dump();
   EXPECT_EQ(loaded.at("cuda_loaded").substr(0, 3), built.at("cuda").get<std::string>().substr(0, 3));

@@ -63,7 +63,7 @@ Moments sequential_moments(const Images& images) {
   return found;
 }
 
-TEST(ChannelMoments, EqualSequentialSumsForEveryImplementationAndSplitOfChannels) {
+TEST(ChannelMoments, HaveTheBitsOfSequentialSumsForEveryImplementationAndSplitOfChannels) {
   at::manual_seed(1);
   const std::array<int64_t, 3> shapes[] = {{1, 1, 1},   {3, 5, 7},    {64, 12, 784}, {2, 9, 300},
                                            {4, 3, 256}, {1, 17, 257}, {50, 4, 1}};
@@ -119,7 +119,7 @@ void expect_same(const NormSteps& a, const NormSteps& b) {
 
 bool is_trained_norm(const at::Tensor& output) { return output.grad_fn()->name() == "TrainedNormBackward"; }
 
-TEST(TrainedNorm, IsBitIdenticalToTorch) {
+TEST(BatchNormInTraining, IsBitIdenticalToTorch) {
   at::manual_seed(2);
   const std::vector<int64_t> shapes[] = {{8, 3, 5}, {4, 12, 28, 28}, {64, 24, 12, 12}, {2, 5, 3, 3, 3}, {1, 1, 1, 2}};
   for (const auto& sizes : shapes) {
@@ -132,7 +132,7 @@ TEST(TrainedNorm, IsBitIdenticalToTorch) {
   }
 }
 
-TEST(TrainedNorm, IsBitIdenticalToTorchForAConstantChannel) {
+TEST(BatchNormInTraining, IsBitIdenticalToTorchForAConstantChannel) {
   for (const double eps : {0.0, epsilon}) {
     const auto once = [&](Norm norm) {
       const auto input = at::cat({at::full({2, 1, 3}, 5.0), order_sensitive({2, 1, 3})}, 1),
@@ -147,7 +147,7 @@ TEST(TrainedNorm, IsBitIdenticalToTorchForAConstantChannel) {
   }
 }
 
-TEST(TrainedNorm, IsBitIdenticalToTorchWith1And2ThreadsAndFallsBackToItWith5) {
+TEST(BatchNormInTraining, IsBitIdenticalToTorchWith1And2ThreadsAndFallsBackToItWith5) {
   const std::vector<at::Tensor> inputs{order_sensitive({16, 13, 9, 9})};
   const auto slope = at::randn({16, 13, 9, 9});
   const int threads = at::get_num_threads();
@@ -161,7 +161,7 @@ TEST(TrainedNorm, IsBitIdenticalToTorchWith1And2ThreadsAndFallsBackToItWith5) {
   at::set_num_threads(threads);
 }
 
-TEST(TrainedNorm, FallsBackToTorchForUnsupportedInputs) {
+TEST(BatchNormInTraining, FallsBackToTorchForUnsupportedInputs) {
   const std::vector<int64_t> sizes{4, 6, 5, 5};
   const auto slope = at::randn(sizes);
   for (const auto& input :
@@ -188,7 +188,7 @@ TEST(TrainedNorm, FallsBackToTorchForUnsupportedInputs) {
   EXPECT_THROW(trained_norm(at::zeros({6}), bias, {mean, var, momentum}, epsilon), c10::Error);
 }
 
-TEST(TrainedNorm, ReleasesSavedTensorsAfterBackward) {
+TEST(BatchNormInTraining, ReleasesSavedTensorsAfterBackward) {
   const auto bias = at::zeros({3}).set_requires_grad(true), mean = at::zeros({3}), var = at::ones({3}),
              input = order_sensitive({4, 3, 2});
   const auto output = trained_norm(input, bias, {mean, var, momentum}, epsilon), slope = at::ones({4, 3, 2});
@@ -198,7 +198,7 @@ TEST(TrainedNorm, ReleasesSavedTensorsAfterBackward) {
   EXPECT_THROW(output.backward(slope), c10::Error);
 }
 
-TEST(TrainedNorm, RefusesDoubleBackwardLikeLinearAndCrossEntropy) {
+TEST(BatchNormInTraining, RefusesDoubleBackwardLikeLinearAndCrossEntropy) {
   const auto weight = at::ones({2, 3}).set_requires_grad(true), bias = at::zeros({2}).set_requires_grad(true),
              mean = at::zeros({2}), var = at::ones({2});
   const auto rows = at::ones({4, 3}).set_requires_grad(true), images = at::randn({4, 2, 3}).set_requires_grad(true);

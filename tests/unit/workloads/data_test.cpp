@@ -33,8 +33,8 @@ TEST(DataDirectory, IsReadOnceIfTwoWorkloadsShareItsDataInMemory) {
   const Mnist mnist;
   const Folder shared;
   const auto first = mlp_with(mnist.folder.text(), shared.text());
-  // Overwrite the data files with other bytes of the same size. The second workload must use the data that the first
-  // has shared in memory.
+  // The data files get other bytes of the same size. The second workload must use the data that the first has shared in
+  // memory.
   write(mnist.folder / "train-images-idx3-ubyte", idx(3, {20, 28, 28}, Bytes(20 * image_bytes, 0)));
   const auto second = mlp_with(mnist.folder.text(), shared.text());
   EXPECT_TRUE(at::equal(first->batch(at::arange(20)).input, second->batch(at::arange(20)).input));
@@ -55,7 +55,7 @@ TEST(Batches, PixelsAreExactlyTheBytesOrTheBytesDividedBy255) {
   }
 }
 
-TEST(Batches, SamplesDoNotDependOnTheRestOfTheBatch) {
+TEST(Batches, ASampleIsTheSameWhateverOthersAreInTheBatch) {
   const auto convnet = workload_registry().at("convnet").make({});
   const auto ids = at::tensor({int64_t{59'999}, int64_t{3}, int64_t{3}, int64_t{0}});
   const auto together = convnet->batch(ids);
@@ -80,7 +80,7 @@ TEST(Batches, RefuseASampleThatDoesNotExist) {
   EXPECT_THROW(workload->test_batch(at::full({1}, 10'000, at::kLong)), std::runtime_error);
 }
 
-TEST(SharedRows, SharedSamplesAreEqualInTwoProcesses) {
+TEST(SharedSamples, AreEqualInTwoProcesses) {
   const Folder shared;
   const auto ids = at::arange(0, 600, 3);
   const auto expected = workload_registry().at("mnist-mlp").make({})->batch(ids).input;

@@ -132,7 +132,7 @@ TEST(GptModel, ATokenHasNoEffectOnEarlierPositions) {
   }
 }
 
-TEST(GptLayers, APaddedProductHasTheValuesAndGradientsOfTheUnpaddedOne) {
+TEST(GptLayers, AMatrixProductWithPaddedWeightsHasTheValuesAndGradientsOfTheUnpaddedOne) {
   const at::Tensor x = at::randint(-3, 4, {2, 5, 6}, own_generator(1), at::kDouble).requires_grad_();
   const at::Tensor weight = at::randint(-3, 4, {7, 6}, own_generator(2), at::kDouble).requires_grad_();
   const at::Tensor slope = at::randint(-3, 4, {2, 5, 7}, own_generator(3), at::kDouble);
@@ -322,10 +322,10 @@ TEST(GptShape, FlopPerSampleEqualsTheClosedFormula) {
   EXPECT_EQ(workload.flop_per_sample(), 6 * (2 * layer + 8 * 256) * 16 + 12 * 2 * 8 * 16 * 16);
 }
 
-class GptExact : public testing::TestWithParam<const char*> {};
+class WorkloadGptExact : public testing::TestWithParam<const char*> {};
 
 // In float64 every whole number is exact, so equal values in float32 mean that float32 rounded nothing.
-TEST_P(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsAllZero) {
+TEST_P(WorkloadGptExact, HasEqualGradientsInFloat32AndFloat64AndNoneIsAllZero) {
   const auto workload = workload_registry().at(GetParam()).make({.scale = 3});
   const auto narrow = workload->model(1), wide = workload->model(1);
   wide->to(at::kDouble);
@@ -342,7 +342,7 @@ TEST_P(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsAllZero) {
   }
 }
 
-TEST_P(GptExact, GradientsOfSingleSamplesAddUpExactlyToThoseOfTheBatch) {
+TEST_P(WorkloadGptExact, GradientsOfSingleSamplesAddUpExactlyToThoseOfTheBatch) {
   const auto workload = workload_registry().at(GetParam()).make({.scale = 1});
   const auto whole = workload->model(1), parts = workload->model(1);
   const Batch batch = workload->batch(at::arange(5));
@@ -356,7 +356,7 @@ TEST_P(GptExact, GradientsOfSingleSamplesAddUpExactlyToThoseOfTheBatch) {
     EXPECT_TRUE(at::equal(item.value().grad(), all[item.key()].grad())) << item.key();
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GptExact, testing::Values("gpt-exact", "gpt-exact-llama", "gpt-exact-experts"),
+INSTANTIATE_TEST_SUITE_P(Models, WorkloadGptExact, testing::Values("gpt-exact", "gpt-exact-llama", "gpt-exact-experts"),
                          [](const auto& one) {
                            std::string name = one.param;
                            std::ranges::replace(name, '-', '_');

@@ -19,7 +19,7 @@
 namespace dpbench {
 namespace {
 
-TEST(Mix, HashFlipsHalfOfItsBitsForEachInputBit) {
+TEST(HashMix32, FlipsHalfOfItsBitsOnAverageForEachInputBit) {
   for (int in = 0; in < 32; ++in) {
     int64_t flipped = 0;
     for (uint32_t i = 0; i < 4096; ++i) flipped += std::popcount(mix32(i) ^ mix32(i ^ (1u << in)));
@@ -101,8 +101,8 @@ struct LinearGradients {
 };
 
 // Runs a model that uses one weight three times, in two micro-batches. Returns the gradients of the second
-// micro-batch's input, of the weight and of the bias. delayed: where the layers leave the weight's gradient; null:
-// their backward pass computes it.
+// micro-batch's input, of the weight and of the bias. delayed: receives the factors of the weight gradients, which are
+// computed later; null: the backward pass computes the weight's gradient.
 LinearGradients gradients_of(const std::shared_ptr<DelayedWeights>& delayed, bool bf16) {
   const at::Tensor weight = at::randn({6, 6}, own_generator(1)).requires_grad_(),
                    bias = at::randn({6}, own_generator(2)).requires_grad_();
@@ -127,7 +127,7 @@ LinearGradients gradients_of(const std::shared_ptr<DelayedWeights>& delayed, boo
   return all;
 }
 
-TEST(DelayedWeightGradients, HaveTheBitsOfAnUndelayedBackwardPass) {
+TEST(DelayedWeightGradients, HaveTheSameBitsAsWithoutDelay) {
   for (const bool bf16 : {false, true}) {
     const LinearGradients whole = gradients_of(nullptr, bf16),
                           split = gradients_of(std::make_shared<DelayedWeights>(), bf16);
@@ -206,7 +206,7 @@ TEST(Dropout, MasksComputedByALoopAndByTensorOperationsAreEqual) {
   }
 }
 
-TEST(Dropout, MaskIsEqualIfTheStepNumberIsATensor) {
+TEST(Dropout, MaskIsTheSameIfTheStepNumberIsGivenAsATensor) {
   const auto ids = at::tensor({int64_t{0}, int64_t{59'999}, int64_t{1} << 31, (int64_t{1} << 40) + 17});
   for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}, uint64_t{0x8000000000000001}})
     for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{123'456'789'012}})
@@ -251,7 +251,7 @@ TEST(Dropout, RefusesSamplesWithoutIds) {
   EXPECT_THROW(dropout.forward(at::ones({4, 8}), at_step(0, at::arange(3))), std::runtime_error);
 }
 
-TEST(Dropout, PassesGradientsOfKeptFeatures) {
+TEST(Dropout, PassesGradientsOnlyThroughKeptFeatures) {
   const Dropout dropout(0.5, 0);
   const auto x = at::randn({4, 8}, at::kDouble).set_requires_grad(true);
   dropout.forward(x, at_step(0, at::arange(4))).sum().backward();

@@ -13,7 +13,7 @@ namespace {
 // Accuracy measured after 10 epochs: 0.83 for the linear model, 0.92 for mnist-mlp.
 constexpr Training plan{.train_rows = 6'000, .test_rows = 2'000, .epochs = 10};
 
-TEST(DrawnDigits, AreLearnedBetterWithAHiddenLayer) {
+TEST(GeneratedDigits, AreLearnedBetterWithAHiddenLayer) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
   LinearClassifier linear;
   const double linear_accuracy = train(*workload, linear, plan);
@@ -22,7 +22,7 @@ TEST(DrawnDigits, AreLearnedBetterWithAHiddenLayer) {
   RecordProperty("mlp", std::to_string(mlp_accuracy));
   std::cout << "linear " << linear_accuracy << ", mlp " << mlp_accuracy << "\n";
   EXPECT_LT(linear_accuracy, 0.90);
-  EXPECT_GT(linear_accuracy, 0.60);  // a lower accuracy would mean that the digits are noise
+  EXPECT_GT(linear_accuracy, 0.60);  // with a lower accuracy, the digits would be noise
   EXPECT_GT(mlp_accuracy, linear_accuracy + 0.04);
 }
 

@@ -121,13 +121,14 @@ at::Tensor output_after(Strategy& strategy) {
   return result.output.clone();
 }
 
-TEST(OneDnn, TrainingResultWithOneDnnIsCloseToThatWithout) {
+TEST(OneDnn, ModelsTrainedWithAndWithoutOneDnnGiveCloseOutputs) {
   at::set_num_threads(1);
   for (const char* name : {"cpu", "dp"}) {
     const at::Tensor off = output_after(*make_strategy(name, "off"));
     const OneDnnCalls calls;
     const at::Tensor on = output_after(*make_strategy(name, "on"));
-    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;  // one call to test oneDNN, two products in each of three steps
+    // one call in which dpbench tests oneDNN, and two products in each of three steps
+    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;
     EXPECT_TRUE(at::allclose(off, on, 1e-3, 1e-4)) << name;
   }
 }

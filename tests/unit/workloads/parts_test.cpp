@@ -80,7 +80,7 @@ TEST(CheckpointParts, OfANewSaveReplaceTheOldOnesOnlyOnceItsIndexIsWritten) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.text()), {}), 6) << "files of others are kept";
 }
 
-TEST(CheckpointParts, CannotBeCommittedBeforeEveryRankHasWritten) {
+TEST(CheckpointParts, GetNoIndexBeforeEveryRankHasWrittenItsFile) {
   const Folder folder;
   const Save save{mark, 2};
   write_parts(folder.text(), save, 0, {});
@@ -115,7 +115,7 @@ TEST(CheckpointParts, AreRefusedNamingTheFileIfOneIsMissingOrDamaged) {
   expect_contains(refused(folder), {"9 of the 12", "'m'"});
 }
 
-TEST(CheckpointParts, AreRefusedNamingTheTensorIfTheyDoNotFitTogether) {
+TEST(CheckpointParts, AreRefusedNamingTheTensorIfItsPartsHaveGapsOrContradictEachOther) {
   const auto with = [](const TensorPart& more) {
     const Folder folder;
     auto parts = complete();

@@ -68,7 +68,7 @@ class Recompute : public testing::TestWithParam<Setting> {
   void TearDown() override { set_runtime(Runtime::fast); }
 };
 
-TEST_P(Recompute, GivesTheSameOutputGradientsAndBuffersAsKeptActivations) {
+TEST_P(Recompute, OfActivationsGivesTheSameOutputGradientsAndBuffersAsKeepingThem) {
   const After kept = one_step(GetParam(), 0);
   for (const int64_t blocks : {1, 2, 3}) {
     SCOPED_TRACE(blocks);
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Recompute,
                                          Setting{"convnet", ""}, Setting{"convnet", "", at::kBFloat16},
                                          Setting{"convnet", "", at::kFloat, Runtime::fast}, Setting{"mnist-mlp", ""}));
 
-TEST(Recompute, PredictsNoClassFromTheBalanceLossOfExperts) {
+TEST(Recompute, DoesNotTakeTheBalanceLossOfExpertsForAPredictedClass) {
   const WorkloadInfo& info = workload_registry().at("gpt");
   const auto plain = make_workload(info, {.model = "tiny-experts"});
   const auto again = make_workload(info, {.model = "tiny-experts", .recompute = 1});

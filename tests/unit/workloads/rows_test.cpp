@@ -76,7 +76,7 @@ TEST(Idx, RefusesGzipFilesThatAreTruncatedOrTooLongOrDamaged) {
 }
 
 // Random bytes of the files are changed. Every damaged file must be read or refused with a message, without a crash.
-TEST(Idx, DamagedFilesAreReadOrRefusedWithoutACrash) {
+TEST(Idx, FilesWithRandomDamageAreReadOrRefusedWithoutACrash) {
   const Folder folder;
   const auto whole = idx(3, {10, 20, 30}, counting(6000)), packed = gzip(whole);
   std::mt19937 random(1);
@@ -99,8 +99,8 @@ void read_folder(const std::string& folder) {
   ImageSet::read("", files.test_images, files.test_labels);
 }
 
-// Returns the reason why the data directory is refused. The early check and reading the files must give the same
-// reason.
+// Returns the reason for which the data directory is refused. Expects the same reason from the early check of the
+// directory as from reading its files.
 std::string refusal_of(const std::string& folder) {
   const std::string read = refusal([&] { read_folder(folder); });
   EXPECT_EQ(refusal([&] { require_mnist(folder); }), read);
@@ -170,11 +170,11 @@ void expect_all_converted(ConvertPixels convert) {
   }
 }
 
-TEST(Pixels, OfAnyCountAreConvertedExactlyByEveryImplementation) {
+TEST(Pixels, InAnyNumberAreConvertedExactlyByEveryImplementation) {
   for (const ConvertPixels convert : pixel_converters()) expect_all_converted(convert);
 }
 
-TEST(DrawnDigits, ContainEachDigitOncePerTenSamples) {
+TEST(GeneratedDigits, ContainEachDigitOncePerTenSamples) {
   std::vector<int> at_first(10);
   for (int64_t ten = 0; ten < 1000; ++ten) {
     std::vector<int> count(10);
@@ -191,7 +191,7 @@ Bytes drawn(uint64_t seed, int64_t index) {
   return pixels;
 }
 
-TEST(DrawnDigits, DependOnlyOnSeedAndIndex) {
+TEST(GeneratedDigits, DependOnlyOnSeedAndIndex) {
   const auto early = drawn(1, 77);
   for (int64_t i = 0; i < 100; ++i) drawn(1, i);
   EXPECT_EQ(drawn(1, 77), early);
@@ -199,7 +199,7 @@ TEST(DrawnDigits, DependOnlyOnSeedAndIndex) {
   EXPECT_NE(drawn(2, 77), early);
 }
 
-TEST(DrawnDigits, HaveBetween16And299BrightPixels) {
+TEST(GeneratedDigits, HaveBetween16And299BrightPixels) {
   for (int64_t i = 0; i < 200; ++i) {
     const auto pixels = drawn(1, i);
     const auto bright = std::ranges::count_if(pixels, [](uint8_t p) { return p > 100; });
@@ -216,7 +216,7 @@ ImageSet counted(const std::string& shared, std::atomic<int>& made) {
   });
 }
 
-TEST(SharedRows, SamplesAreGeneratedOnceAndOnDemand) {
+TEST(SharedSamples, AreGeneratedOnlyWhenNeededAndOnceForAllProcesses) {
   const Folder shared;
   std::atomic<int> first_made = 0, second_made = 0;
   const auto first = counted(shared.text(), first_made), second = counted(shared.text(), second_made);
@@ -229,7 +229,7 @@ TEST(SharedRows, SamplesAreGeneratedOnceAndOnDemand) {
   EXPECT_EQ(second.label(5), 5);
 }
 
-TEST(SharedRows, SamplesAreGeneratedOnceByManyThreads) {
+TEST(SharedSamples, AreGeneratedOnceByManyThreads) {
   const Folder shared;
   std::atomic<int> made = 0;
   std::vector<int64_t> all(100);
@@ -245,7 +245,7 @@ TEST(SharedRows, SamplesAreGeneratedOnceByManyThreads) {
   EXPECT_EQ(made, 100);
 }
 
-TEST(SharedRows, SamplesAreGeneratedAgainIfTheProcessGeneratingThemDied) {
+TEST(SharedSamples, AreGeneratedAgainIfTheProcessGeneratingThemDied) {
   const Folder shared;
   std::atomic<int> made = 0;
   const std::vector<int64_t> row{7};
@@ -263,7 +263,7 @@ TEST(SharedRows, SamplesAreGeneratedAgainIfTheProcessGeneratingThemDied) {
   EXPECT_EQ(set.pixels(7)[0], 8);
 }
 
-TEST(SharedRows, OfSamplesAreRefusedIfTheirDirectoryDoesNotExist) {
+TEST(SharedSamples, AreRefusedIfTheirDirectoryDoesNotExist) {
   std::atomic<int> made = 0;
   expect_line(refusal([&] { counted("/nonexistent-dpbench", made); }), {"/nonexistent-dpbench/rows", "No such file"});
 }

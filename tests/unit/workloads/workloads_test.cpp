@@ -236,7 +236,7 @@ TEST(Workloads, RunInEveryDtypeAtScales1And2AndWithSmoothActivations) {
       }
 }
 
-TEST(Workloads, ALargerScaleGrowsWidthAndDepth) {
+TEST(Workloads, ALargerScaleGivesMoreParametersAndLayers) {
   for (const auto& name : names) {
     const auto small = make_workload(name)->model(1), large = make_workload(name, {.scale = 3})->model(1);
     EXPECT_GT(trainable(*large), 3 * trainable(*small)) << name;
@@ -249,7 +249,7 @@ TEST(Workloads, RefuseAScaleOutOfRange) {
     for (const int64_t scale : {-1, 0, 65}) EXPECT_THROW(make_workload(name, {.scale = scale}), UsageError) << name;
 }
 
-TEST(SmoothVersion, WithSoftplusForReluHasTheSameParametersAndAnotherOutput) {
+TEST(SmoothMnistMlp, HasSoftplusForReluSoThatOnlyTheOutputDiffers) {
   const auto plain = make_workload("mnist-mlp"), smooth = make_workload("mnist-mlp", {.smooth = true});
   EXPECT_TRUE(same_bits(*plain->model(1), *smooth->model(1)));
   const auto input = plain->batch(at::arange(4)).input;

@@ -55,7 +55,8 @@ std::string wrong_norm(const WrongGradient& c, double used) {
           std::sqrt(squares + (names - 1) * due[p].square().sum().item<double>()),
           "a norm in which the tied parameter " + c.trial.names[p] + " was counted " + short_number(names) + " times");
   }
-  constexpr double epsilon = 1e-6;  // torch's clip_grad_norm_ adds 1e-6 to the norm
+  // allowed difference between two norms, because torch's clip_grad_norm_ adds 1e-6 to the norm
+  constexpr double epsilon = 1e-6;
   for (const auto& [size, name] : norms)
     if (std::abs(used - size) <= 2 * epsilon + c.tolerance * size) return "clipped by " + name;
   return "";

@@ -38,8 +38,8 @@ std::string range_text(int64_t first, int64_t last) {
   return std::to_string(first) + (first == last ? "" : " to " + std::to_string(last));
 }
 
-// Returns a text that names the ranks of the tensor-parallel axis with these tokens as their pieces of the sequence;
-// empty if the tokens are not whole pieces.
+// If the tokens first .. last are whole pieces of a sequence that is cut over the tensor-parallel axis, returns a text
+// that names the ranks with these pieces; otherwise an empty string.
 std::string owners_of_tokens(int64_t first, int64_t last, int64_t tokens, const MeshShape& mesh) {
   const auto axis =
       std::ranges::find_if(mesh, [](const AxisSize& one) { return axis_has(&KnownAxis::cuts_tensors, one.name); });
@@ -80,7 +80,8 @@ std::string output_pattern(const at::Tensor& found, const at::Tensor& expected, 
 }
 
 std::string token_order(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
-  constexpr int64_t most_tokens = 512;  // comparing each token with all others takes quadratic time
+  // outputs with more tokens are not searched, because comparing each token with all others takes quadratic time
+  constexpr int64_t most_tokens = 512;
   if (expected.dim() != 3 || expected.size(1) > most_tokens || found.sizes() != expected.sizes()) return "";
   const auto by_token = [](const at::Tensor& x) { return x.to(at::kDouble).transpose(0, 1).flatten(1).contiguous(); };
   const at::Tensor due = by_token(expected);

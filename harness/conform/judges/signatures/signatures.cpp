@@ -15,8 +15,8 @@ namespace {
 
 std::string ratio_text(double ratio) { return short_number(ratio) + " times what they should be"; }
 
-// Returns the number of terms (samples or tokens) of a rank's loss. If the gradient is a mean over all terms, returns
-// the mean number over ranks; otherwise the number in one forward pass.
+// Returns the number of terms (samples or tokens) in a rank's loss: the mean over ranks if the declared gradient is a
+// mean over all terms, otherwise the number in one forward pass.
 double terms_of_rank(const WrongGradient& c) {
   const auto& shards = c.expected.shards;
   if (shards.empty()) return 1;
@@ -41,8 +41,8 @@ std::vector<std::pair<double, std::string>> known_factors(const WrongGradient& c
     factors.emplace_back(1 / micro, "divided by the number of micro-batches twice");
     factors.emplace_back(2 - 1 / micro, "one micro-batch was not divided by their number");
   } else if (world > 1) {
-    // Division by a wrong number of ranks is considered only without micro-batches: mistakes with micro-batches can
-    // cause the same factors.
+    // Without micro-batches, a division by a wrong number of ranks is considered too. With micro-batches, other
+    // mistakes have the same factors.
     factors.emplace_back(world / (world - 1), "divided by one rank too few");
     factors.emplace_back(world / (world + 1), "divided by one rank too many");
   }
@@ -279,7 +279,8 @@ struct RowsOfRank {
 bool each_piece_is_scaled(const WrongGradient& c, int pieces) {
   for (int piece = 0; piece < pieces; ++piece) {
     const RowsOfRank rows(c, piece, pieces);
-    if (rows.wrong.empty()) continue;  // a rank whose rows have a correct gradient did not clip
+    // The rank's rows are correct if their norm is below the limit, because the rank then does not clip them.
+    if (rows.wrong.empty()) continue;
     double products = 0, squares = 0;
     for (const size_t p : rows.wrong) {
       products += (rows.found[p] * rows.expected.gradient[p]).sum().item<double>();
@@ -315,10 +316,10 @@ std::string by_pieces(const WrongGradient& c) {
   return "";
 }
 
-// Returns a diagnosis of the wrong gradients of the last layer that has any, which the backward pass computes first.
-// The other gradients may be wrong only because of these.
+// Returns a diagnosis based on one layer only: the last layer with wrong gradients, which the backward pass computes
+// first. Wrong gradients of earlier layers may be a consequence of this layer's.
 std::string by_last_layer(const WrongGradient& c) {
-  constexpr int64_t enough = 16;  // fewer elements may be a multiple of the expected ones by chance
+  constexpr int64_t enough = 16;  // a layer of fewer elements is not diagnosed: it may match a known bug by chance
   const auto layer_of = [&](size_t p) { return c.trial.names[p].substr(0, c.trial.names[p].rfind('.')); };
   const std::string layer = layer_of(c.wrong.back());
   WrongGradient last = c;

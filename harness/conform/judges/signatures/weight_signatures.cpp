@@ -101,8 +101,8 @@ std::vector<Signature> meaning_signatures(const WrongGradient& c) {
   if (!c.expected.whole.empty())
     list.push_back({"one device's gradient of the whole batch, which is not the declared semantics", c.expected.whole});
   if (trial.bench.strategy.gradient != Gradient::gathered) return list;
-  // Converts the weights of the passes' gradients: from those for one loss over all samples of a micro-batch to those
-  // for the mean of the replicas' own losses.
+  // A known bug: the loss of a micro-batch is the mean of the replicas' own losses, not one loss over all samples. Each
+  // forward pass gets the weight that its gradient has in that mean.
   std::vector<double> shares = c.expected.shares;
   for (size_t i = 0; i < shares.size(); ++i) {
     double rows = 0, pieces = 0;

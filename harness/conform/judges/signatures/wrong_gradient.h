@@ -20,7 +20,8 @@ struct WrongGradient {
   int64_t step;
   int rank;
   std::vector<size_t> wrong;
-  Gradients found;  // the reported gradients, indexed by parameter; undefined for correct ones
+  // the reported gradients by index of the parameter; undefined where the reported gradient is correct
+  Gradients found;
   double tolerance;
 
   int64_t micros() const { return micros_in(trial.scenario, step); }
@@ -66,7 +67,8 @@ struct Signature {
 std::vector<Signature> weight_signatures(const WrongGradient& c);
 // Returns the gradients that bugs in clipping produce.
 std::vector<Signature> clip_signatures(const WrongGradient& c);
-// Returns a description of the bug that clips by the norm `used`; an empty string if no known bug does.
+// Returns the bug that explains why gradients were clipped by the norm `used` instead of the correct one; an empty
+// string if no known bug does.
 std::string wrong_norm(const WrongGradient& c, double used);
 // Returns each rank's own gradient, without reduction; an empty list for strategies without ranks.
 std::vector<Gradients> of_each_rank(const WrongGradient& c);

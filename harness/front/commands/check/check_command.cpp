@@ -31,7 +31,8 @@ std::string failed_names(const std::vector<CheckRow>& checks) {
   return names;
 }
 
-// True if a simpler case fails like the original case: the same check failed in both, or neither ran to its end.
+// True if a simplified case fails in the same way as the original: the same check fails in both, or neither runs to its
+// end.
 bool fails_alike(const CaseRecord& record, const CaseOutcome& outcome) {
   const bool ended = record.status != CaseStatus::failed;
   if (!ended || outcome.kind == CaseOutcome::Kind::failed) return !ended && outcome.kind == CaseOutcome::Kind::failed;
@@ -48,8 +49,8 @@ class CheckRun : public ReportRun {
   CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), check_options_(options) {}
 
  private:
-  // Plans the cases; for --layouts, first chooses the strategies and workloads to draw from. Refuses a --filter that
-  // matches no check of this build before any case runs.
+  // Plans the cases. For --layouts, first chooses the strategies and workloads among which layouts are drawn. Throws
+  // UsageError for a --filter that matches no check of this build.
   void plan() override {
     if (Selection& what = prepared_.options.what; what.draws_layouts()) name_layouts(what, prepared_.catalogue);
     ReportRun::plan();
@@ -82,7 +83,7 @@ class CheckRun : public ReportRun {
     return ended;
   }
 
-  // Returns the largest world in which a case runs the costly scenarios.
+  // Returns the largest world in which the checks of a case include the costly scenarios.
   int whole_worlds(const CaseSpec& spec) const {
     const bool all = check_options_.what.draws_layouts() && runs_costly_scenarios(spec);
     return all ? max_world : check_options_.what.check->whole_worlds;
@@ -161,7 +162,8 @@ class CheckRun : public ReportRun {
 
   int judged() const { return count_checks(report_, CheckStatus::passed) + count_checks(report_, CheckStatus::failed); }
 
-  // Reports "unavailable" if no check passed or failed: a run that checked nothing is not a success.
+  // Makes a run in which no check passed or failed end with exit code 77 (unavailable), because a run that checked
+  // nothing is not a success.
   Ending ending() const override {
     Ending end = ending_of(report_);
     end.unavailable = end.unavailable || judged() == 0;

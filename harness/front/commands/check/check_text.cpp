@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-// Limits: check names per line, groups of failed checks shown per strategy.
+// Limits of the text: names of failed checks per line, and groups of failed checks shown per strategy.
 constexpr size_t named_checks = 6, named_causes = 5;
 
 std::string number(std::optional<double> value) {
@@ -56,7 +56,7 @@ std::string kind_of(const std::string& cause) {
   return kind;
 }
 
-// Failed checks of a strategy that look like one mistake. The output shows the first of them in full.
+// Failed checks of a strategy that look like the same mistake. The output shows the first of these checks in full.
 struct Group {
   std::string kind;
   const CaseRecord* where;

@@ -92,7 +92,7 @@ bool LaunchedGroup::wait(RankEvents& events, const Signals& signals, int millise
 }
 
 void LaunchedGroup::handle(const Json& message, RankEvents& events) {
-  if (message.value("group", "") != spec().name) return;  // ignore the message: it is not about this group
+  if (message.value("group", "") != spec().name) return;  // ignore messages about other groups of ranks
   const int rank = message.at("rank");
   const double now = monotonic_seconds();
   if (message.contains("line")) events.on_line(rank, message.at("line"), now);

@@ -37,7 +37,7 @@ class LaunchedGroup : public RankGroup {
   std::vector<RankState> states_;
   std::map<int, std::string> log_tails_;
   std::vector<bool> closed_;
-  std::set<int> gone_;  // ranks whose loss has already been reported
+  std::set<int> gone_;  // ranks that have already been reported as gone
   bool lost_ = false;
 };
 

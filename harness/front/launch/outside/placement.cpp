@@ -14,9 +14,9 @@ namespace {
 
 constexpr int max_ranks = 1024;
 
-// The names of the environment variables that a launcher sets. `marker` identifies the launcher: no other launcher sets
-// it. If a list has several names, the first variable that is set is used. `nonce` (an identifier of the started group
-// of ranks) differs: the values of all its variables that are set are joined.
+// The names of the environment variables that a launcher sets. `marker` is a variable that no other launcher sets. The
+// other members except `nonce` list alternatives: the first variable that is set is used. For `nonce`, which identifies
+// the started group of ranks, the values of all variables that are set are joined.
 struct VariableNames {
   StartedBy launcher;
   std::string marker;
@@ -51,7 +51,7 @@ const std::vector<VariableNames>& known_launchers() {
        .local_world = {},  // the local world size is computed from SLURM_STEP_TASKS_PER_NODE
        .node = {"SLURM_NODEID"},
        .nonce = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-      {.launcher = StartedBy::mpi,  // MPICH and MPI libraries derived from it
+      {.launcher = StartedBy::mpi,  // variables of MPICH and of the MPI libraries derived from it
        .marker = "PMI_SIZE",
        .rank = {"PMI_RANK"},
        .world = {"PMI_SIZE"},
@@ -120,7 +120,8 @@ class Reader {
     return std::min(world, std::max(1, tasks_on_node(*counts, node)));
   }
 
-  // Returns the number of Slurm tasks on a node: for "2(x3),1" (2 tasks on each of 3 nodes, then 1), node 3 has 1.
+  // Returns the number of Slurm tasks on a node, counted from 0. In "2(x3),1", nodes 0 to 2 have 2 tasks each, and node
+  // 3 has 1.
   static int tasks_on_node(const std::string& counts, int node) {
     for (const auto& part : split(counts, ',')) {
       const int tasks = std::atoi(part.c_str());
@@ -163,8 +164,9 @@ std::map<std::string, std::string> variables_of(const Placement& p) {
           {"LOCAL_RANK", std::to_string(p.local_rank)},
           {"LOCAL_WORLD_SIZE", std::to_string(p.local_world)},
           {"MASTER_ADDR", p.master_addr},
-          {"DPBENCH_FD", "3"},       // file descriptor through which this process and its relay exchange messages
-          {"DPBENCH_RUN_DIR", "/"},  // unused by the relay, but dpbench-worker requires the variable
+          {"DPBENCH_FD", "3"},  // file descriptor through which this process and its relay exchange messages
+          // Dpbench-worker requires the variable DPBENCH_RUN_DIR, although the relay does not use it.
+          {"DPBENCH_RUN_DIR", "/"},
           {"DPBENCH_STORE", p.master_addr + ":" + std::to_string(p.master_port)},
           {"DPBENCH_NONCE", p.nonce},
           {"DPBENCH_SERVES", serves ? "1" : "0"},

@@ -25,7 +25,8 @@ using Variable = std::function<std::optional<std::string>(const std::string& nam
 // Returns the placement that the launcher's environment variables describe, or nothing if dpbench itself starts the
 // ranks. Throws UsageError if the variables are missing or invalid.
 std::optional<Placement> find_placement(StartedBy choice, const Variable& variable);
-std::optional<Placement> find_placement(StartedBy choice);  // reads the environment of this process
+// Finds the placement from this process's environment variables.
+std::optional<Placement> find_placement(StartedBy choice);
 
 // Returns the environment variables that tell dpbench-micro, or the relay (relay_process.h), its rank and its
 // rendezvous store.

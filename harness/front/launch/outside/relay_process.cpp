@@ -48,7 +48,7 @@ void RelayProcess::send(int rank, const Json& message) {
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t wrote = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;  // the relay process is gone; the next receive() throws the reason
+    if (wrote <= 0) return;  // the relay process is gone; the next receive() throws an error with the reason
     sent += static_cast<size_t>(wrote);
   }
 }

@@ -105,7 +105,7 @@ void World::keep_alive() {
   try {
     receive();
   } catch (const std::exception&) {
-    // ignore the error: the next receive() throws it again
+    // Ignore errors of receive() while heartbeats are sent: the next receive() throws them again.
   }
 }
 
@@ -134,7 +134,7 @@ void World::end(int code) {
         if (message.contains("bye")) gone[message.at("rank").get<size_t>()] = true;
     }
   } catch (const std::exception&) {
-    // the other ranks cannot be reached; they notice the missing heartbeats
+    // Ignore that other ranks cannot be reached at the end of the run: they notice the missing heartbeats.
   }
 }
 

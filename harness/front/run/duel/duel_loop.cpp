@@ -143,8 +143,8 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
   auto& checks = is_base ? record.base_checks : record.new_checks;
   checks.insert(checks.end(), outcome.checks.begin(), outcome.checks.end());
   if (outcome.kind != CaseOutcome::Kind::ran) return fail(is_base, record, outcome), std::nullopt;
-  // If `check` is false, the block was timed, and its only checks are audits: comparisons of timed steps with the
-  // oracle.
+  // A block that was timed (`check` is false) has no checks but audits, which compare timed steps with the oracle. So
+  // the failed check is an audit.
   if (const std::string fault = failed_check(outcome.checks); !check && !fault.empty()) {
     record.status = is_base ? DuelStatus::unmeasured : DuelStatus::wrong;
     record.reason = side_name(is_base) + fault;
@@ -158,7 +158,7 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
   starved_ = starved_ || (!options_.keep_disturbed && starved(record.spec, outcome.ranks, cores_));
   const int64_t slowest = slowest_ns(outcome.ranks);
   if (outcome.ranks.empty() && check && !failed_check(outcome.checks).empty())
-    return slowest;  // a failed check does not end the block with an error: DuelLoop::calibrate() reports the check
+    return slowest;  // the block has no timed steps because a check failed; DuelLoop::calibrate() reports that check
   if (slowest == 0) {
     record.status = DuelStatus::failed;
     record.reason = side_name(is_base) + std::string("a block has no timed steps");

@@ -26,7 +26,7 @@ class DuelLoop {
   LoopEnding run();
 
  private:
-  bool launch(int index);  // returns false if the duel must stop
+  bool launch(int index);  // runs the undecided cases once; returns false if the duel must stop
   bool measure_pairs(int index, DuelCase& record);
   bool calibrate(DuelCase& record);
   bool measure_pair(DuelCase& record);

@@ -25,7 +25,7 @@ struct PairedRunner::Series {
   size_t tried = 0;                               // pairs of blocks run so far
   std::vector<size_t> kept{};                     // numbers of the case's blocks that count; block 0 is the warm-up
   std::vector<std::vector<RankRecord>> blocks{};  // the ranks' records of each block that counts
-  std::vector<double> reference_ns{};             // step time of the reference, paired with each block that counts
+  std::vector<double> reference_ns{};             // step times of the reference, one for each block that counts
   double spent_s = 0;
   std::string reference_fault{};
   LoadWatch others;
@@ -41,7 +41,8 @@ PairedRunner::PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceO
 CaseOutcome PairedRunner::block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps) {
   if (const int signal = runner.pending_signal()) return {.kind = CaseOutcome::Kind::interrupted, .signal = signal};
   command["check"] = false;
-  // The reference is not audited here, because it is audited in its own case.
+  // Blocks of the reference that run beside another case have no audit, because the reference is audited in its own
+  // case.
   if (&runner == &references_) command["sampling"]["audit"] = false;
   if (steps > 0) command["sampling"]["steps"] = steps;
   return runner.run(spec, command);
@@ -129,7 +130,8 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
                                       {"sampling", command.at("sampling")},
                                       {"blocks", series.kept},
                                       {"retake", others_count()}});
-  std::swap(end.checks, outcome.checks);  // list the checks before timing first, then the audits of all blocks
+  // In the list of checks, those made before timing come first, then the audits of all blocks.
+  std::swap(end.checks, outcome.checks);
   end.checks.insert(end.checks.end(), outcome.checks.begin(), outcome.checks.end());
   end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);

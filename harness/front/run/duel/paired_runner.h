@@ -26,10 +26,11 @@ class PairedRunner : public CaseRunner {
     int cores = 0;                // cores of the machine; 0: unknown
     bool keep_disturbed = false;  // true: blocks disturbed by other programs count too
     ReadCpuTimes cpu_times = {};  // reads CPU times, to compute the load of other programs
-    int long_blocks = 0;          // blocks per launch of cases with steps longer than --min-time; 0: as for others
+    int long_blocks = 0;  // blocks per launch of cases with steps longer than --min-time; 0: as many as for other cases
   };
 
-  // `cases` and `references` must use separate worker processes.
+  // `cases` runs the cases, and `references` the reference cases whose blocks alternate with theirs. Each needs worker
+  // processes of its own.
   PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceOf reference_of, const Rules& rules);
 
   // Runs one launch of a case. Its reference stays set up for the next case with the same reference. `command` is the
@@ -51,8 +52,8 @@ class PairedRunner : public CaseRunner {
   ReferenceOf reference_of_;
   Rules rules_;
   std::mt19937_64 random_;
-  std::string loaded_;        // id of the reference that is set up; empty: none
-  int64_t loaded_steps_ = 0;  // steps per block of the reference that is set up
+  std::string loaded_;        // id of the reference case that the reference workers have set up; empty: none
+  int64_t loaded_steps_ = 0;  // steps per block of the reference case that the reference workers have set up
 };
 
 }  // namespace dpbench

@@ -20,7 +20,7 @@ using pipeline::Schedule;
 using pipeline::Timed;
 
 Schedule schedule_in(const RanStep& step, const std::string& name) {
-  // Write the actions as CSV text and read it back, because the reader finds the rank of each stage.
+  // Write the actions as CSV text and read the text as a schedule, because the CSV reader finds the rank of each stage.
   Schedule schedule = pipeline::read_csv(pipeline::write_csv({.ranks = actions_in(step)}), name);
   if (schedule.ranks.size() != step.size()) throw UsageError(name + ": a rank of the pipeline has no actions");
   if (const auto faults = pipeline::verify(schedule); !faults.empty())

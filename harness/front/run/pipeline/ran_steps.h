@@ -21,12 +21,12 @@ std::vector<std::vector<pipeline::Action>> actions_in(const RanStep& step);
 double start_of(const RanStep& step);
 
 struct MeasuredPipeline {
-  pipeline::Schedule schedule = {};          // the actions in the order in which they ran
+  pipeline::Schedule schedule = {};          // the pipeline's actions, in the order in which they ran
   const pipeline::Family* family = nullptr;  // built-in schedule with the same computations; null if there is none
   size_t steps = 0;                          // number of steps that ran this pipeline schedule
-  // Medians over these steps. stage_times: the computations of each stage. links: the transfers between two ranks for
-  // which the receiving rank waited. forward, input_gradient and weight_gradient are the means of stage_times over the
-  // stages.
+  // Measured times, as medians over the steps of this schedule. stage_times: the computations of each stage. links: the
+  // transfers between two ranks for which the receiving rank waited. forward, input_gradient and weight_gradient are
+  // the means of stage_times over the stages.
   pipeline::Costs costs = {};
   pipeline::Simulation planned = {};  // the schedule simulated with the measured costs
   pipeline::Simulation ran = {};      // the step of median length, from its first computation on

@@ -16,11 +16,11 @@ using pipeline::Action;
 using pipeline::Timed;
 
 constexpr char ran_category[] = "pipeline", planned_category[] = "planned pipeline";
-// Thread ids of the rows of pipelines in a trace. Rows of collectives have smaller ids.
+// Thread ids of the rows that pipelines have in a trace. The ids are above those of the rows of collectives.
 constexpr int64_t ran_row = 1'100'000'000, planned_row = ran_row + 100, transfers_row = ran_row + 1000;
 constexpr size_t most_places = 4096;
 
-// A span's pipeline, the position of its rank in the pipeline, and its training step.
+// The place of a trace's span: its pipeline, the position of its rank in the pipeline, and its training step.
 struct SpanPlace {
   size_t pipeline = 0, place = 0;
   int64_t step = 0;
@@ -66,7 +66,8 @@ std::optional<std::pair<int64_t, Action>> recorded_action(const std::string& nam
 }
 
 CollectedSpans recorded_spans(const Json& trace, const std::vector<std::vector<int>>& pipelines) {
-  std::map<int64_t, SpanPlace> places;  // key: process id of the rank in the trace
+  // Place of each rank in the pipelines; the key is the rank's process id in the trace.
+  std::map<int64_t, SpanPlace> places;
   for (size_t p = 0; p < pipelines.size(); ++p)
     for (size_t place = 0; place < pipelines[p].size(); ++place)
       places[pipelines[p][place] * rows_per_rank] = {.pipeline = p, .place = place};
@@ -89,8 +90,8 @@ const Timed* slot_of(const pipeline::RankTimes& planned, const Action& action) {
   return nullptr;
 }
 
-// Adds the rows of one rank of a pipeline. rank: the rank's number in the trace; at: its pipeline and its position
-// there (at.step is not used).
+// Adds the rows of one rank of a pipeline to a trace. rank: the rank's number in the trace. at: the pipeline and the
+// rank's position in it; at.step is unused.
 void add_rank_rows(Json& events, int rank, SpanPlace at, const std::map<int64_t, RanStep>& steps,
                    const MeasuredPipeline& measured) {
   const int64_t process = rank * rows_per_rank;

@@ -21,7 +21,7 @@ struct TracedPipeline {
   std::vector<RanStep> steps;
 };
 
-// Reads the rows of a trace; empty if it has none. `name` names the trace in messages.
+// Reads the pipelines that a trace has in its rows; empty if it has none. `name` names the trace in messages.
 std::vector<TracedPipeline> traced_pipelines(const Json& trace, const std::string& name);
 
 }  // namespace dpbench

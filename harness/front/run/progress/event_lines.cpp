@@ -37,7 +37,7 @@ void EventLines::run_ends(int exit_code) {
   line("run-end", {{"run", report_.id}, {"status", name_of(report_.status)}, {"exit_code", exit_code}});
 }
 
-// Prints a case's object of run.json without the records of its launches, which only run.json has.
+// Prints the result of a case as a line: the case's object of run.json without the records of its launches.
 void EventLines::result(const char* event, const std::string& case_id) {
   const auto record =
       std::ranges::find_if(report_.cases, [&](const CaseRecord& one) { return one.spec.id == case_id; });

@@ -118,7 +118,8 @@ Evidence Audit::observed(int64_t steps) {
   seen.rank = group_.rank();
   const int64_t first = timer_.step_index();
   source_.prepare(first, steps);
-  // The oracle starts from whole parameters: rank 0's, or each rank's if they differ.
+  // The oracle starts from rank 0's whole parameters, or from each rank's if these differ. All other ranks report only
+  // the elements that are compared.
   const bool whole = seen.rank == 0 || info_.gradient == Gradient::local || !info_.own.empty();
   seen.parameters = copies_of(strategy_.parameters(), whole ? Sample{} : sample_);
   seen.buffers = copies_of(strategy_.buffers(), {});
@@ -146,7 +147,8 @@ void Audit::run(int64_t steps) {
   auto all =
       ranks ? gather_evidence(*group_.store(), key, group_.rank(), group_.world(), mine) : std::vector<Evidence>{mine};
   if (group_.rank() == 0) judge(first, steps, std::move(all));
-  // The ranks wait for rank 0 through the store, because a wait on the process group would end with a timeout.
+  // While rank 0 judges, the other ranks wait for a key of the rendezvous store, because a wait on the process group
+  // would end with a timeout.
   if (ranks) broadcast_text(*group_.store(), key + "/judged", group_.rank(), "");
   steps_ += steps;
   plan_.took(steps, seconds_since(start));

@@ -21,8 +21,8 @@ class Audit {
   // Stores parameters and optimizer state after untimed steps. The next audit checks how far the steps since then have
   // moved the parameters. Collective.
   void look();
-  // Decides by chance whether to audit some steps; returns true if it audited some. block_steps: number of steps of a
-  // timed block. timed_step_s: time of a step. Collective.
+  // Decides by chance whether to audit some steps between two timed blocks; returns true if it audited some.
+  // block_steps: number of steps of a timed block. timed_step_s: time of a step. Collective.
   bool between_blocks(int64_t block_steps, double timed_step_s);
   // Audits at least three steps (one step for a large model) after the last block. Collective.
   void at_end(int64_t block_steps);
@@ -49,7 +49,7 @@ class Audit {
   Sample sample_;  // elements that the current audit compares
   Rows rows_;
   std::mt19937_64 random_;
-  AuditPlan plan_;  // decides when to audit; only rank 0's is used
+  AuditPlan plan_;  // decides when to audit; every rank has a plan, but only rank 0's is used
   std::string key_;
   int64_t steps_ = 0;  // number of audited steps
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();

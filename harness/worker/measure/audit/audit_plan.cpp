@@ -6,7 +6,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t most_steps = 64;  // most steps of an audit, because rounding errors grow with each step
+constexpr int64_t most_steps = 64;  // largest number of steps in an audit; rounding errors grow with each step
 // Estimated time of an audit of one step, per replica, relative to a timed step. An audit computes the replicas again,
 // one after another, in float64. The first audit replaces the estimate by a measured time.
 constexpr double cost_of_replica = 7;
@@ -42,9 +42,9 @@ int64_t AuditPlan::before_block(int64_t block_steps, double step_s, double elaps
   const double coming_s = std::min(blocks_left * static_cast<double>(block_steps) * step_s, launch_.max_blocks_s);
   const bool due = audits_ == 0 && block_ >= due_;
   ++block_;
-  // Audits by chance use a tenth of the time so far, which spreads them over the launch. The first audit that must take
-  // place (see `due_`) uses a tenth of the expected time, so that a launch of few blocks has one too. Both leave time
-  // for the last audit.
+  // An audit that chance decides on may use a tenth of the time so far, which spreads such audits over the launch. If
+  // no audit has taken place until block `due_`, the next one may use a tenth of the expected time, so that a launch of
+  // few blocks has an audit too. In both cases, time for the last audit is reserved.
   const double reserved_s =
       first_step_s_ + (launch_.single_steps ? 0 : static_cast<double>(most_last - 1) * more_step_s_);
   const int64_t most = affordable(block_steps, elapsed_s + (due ? coming_s : 0) - reserved_s / share_of_time);
@@ -59,7 +59,8 @@ void AuditPlan::took(int64_t steps, double seconds) {
   spent_s_ += seconds;
   if (++audits_ == 1) {
     first_step_s_ = seconds;
-    // Estimate a further step at half of the first; an audit of several steps then measures the time.
+    // The first audit does not show how long a further step takes. The estimate is half of the first step's time; a
+    // later audit of several steps replaces it by a measured time.
     more_step_s_ = seconds / static_cast<double>(2 * steps);
   } else if (steps > 1) {
     more_step_s_ = std::max((seconds - first_step_s_) / static_cast<double>(steps - 1), 1e-2 * first_step_s_);

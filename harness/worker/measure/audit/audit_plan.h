@@ -9,8 +9,8 @@ namespace dpbench {
 
 class AuditPlan {
  public:
-  // Largest share of a launch's time that its audits take, if this share suffices for an audit before the last block
-  // and for one after it.
+  // Largest share of a launch's time that its audits take. If this share does not suffice for one audit before the last
+  // block and one after it, they take more.
   static constexpr double share_of_time = 0.1;
   // Steps of the last audit of a launch: a random number, at least `least_last` and up to `most_last`, or more if a
   // tenth of the time allows more. Three steps expose a strategy that is correct only in the first two steps after
@@ -41,11 +41,13 @@ class AuditPlan {
 
   Launch launch_;
   std::mt19937_64 random_;
-  // Number of the block before which the first audit takes place, or a later one if the audit would take too long.
+  // Number of the block before which the first audit takes place at the latest, or a later block if the audit would
+  // take too long.
   int64_t due_;
   int64_t block_ = 0, audits_ = 0;
   double spent_s_ = 0;
-  double first_step_s_ = 0, more_step_s_ = 0;  // time of an audit of one step, and of each further step
+  // first_step_s_: time of an audit of one step; more_step_s_: of each further step
+  double first_step_s_ = 0, more_step_s_ = 0;
 };
 
 }  // namespace dpbench

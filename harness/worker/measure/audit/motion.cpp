@@ -63,7 +63,8 @@ double Motion::farthest(int64_t first, int64_t steps, double largest) const {
   if (rates == 0) return 0;
   const double most =
       optimizer_.kind == OptimizerSpec::Kind::adam ? largest_adam_update(optimizer_) : sgd_margin * fastest_;
-  // Without a movement seen so far, the size of SGD's gradients is unknown, so parameters may move by any distance.
+  // As long as no movement of a parameter has been measured, the size of SGD's gradients is unknown, so parameters may
+  // move by any distance.
   if (most == 0 || most == infinite) return infinite;
   const double updates = rates * most;
   return (updates + rates * optimizer_.weight_decay * (largest + updates)) * 1.01;
@@ -96,12 +97,13 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen, const Sample& 
               "the optimizer counted " + short_number(counts) + " steps of parameter " + remembered.name + since,
               "stepped more than once"};
   }
-  // A parameter without a gradient counts no step. Some parameter, e.g. the last layer's, has a gradient in every step.
+  // The largest count of all parameters must equal the number of steps. A parameter without a gradient counts no step,
+  // but some parameter, e.g. the last layer's, has a gradient in every step.
   if (most_counts >= 0 && most_counts < static_cast<double>(steps) && !may_skip_)
     return {infinite, "the optimizer counted only " + short_number(most_counts) + " steps" + since,
             "not updated in steps that nobody looks at"};
-  // After convergence, parameters may have the same values after each epoch, although every step of the epoch moves
-  // them.
+  // Unmoved parameters are no mistake after whole epochs: after convergence, they may have the same values after each
+  // epoch, although every step of the epoch moves them.
   const bool whole_epochs =
       steps % steps_per_epoch_ == 0 && static_cast<int64_t>(seen.steps.size()) % steps_per_epoch_ != 0;
   if (most == 0 && !whole_epochs && still_learns(seen, sample) && sum_of_learning_rates(optimizer_, next_, steps) > 0 &&

@@ -20,12 +20,13 @@ class Motion {
   // with a non-finite gradient.
   Motion(const OptimizerSpec& optimizer, int64_t steps_per_epoch, bool may_skip = false)
       : optimizer_(optimizer), steps_per_epoch_(steps_per_epoch), may_skip_(may_skip) {}
-  // Stores some elements of each parameter before the first audit, without comparing them. `parameters` and `state` are
-  // those before step `next`. A second call measures how fast the parameters moved since the first.
+  // Called before the first audit: stores some elements of each parameter and the optimizer's step counts, without
+  // comparing them. `parameters` and `state` are those before step `next`. The second call measures how fast the
+  // parameters moved since the first.
   void look(int64_t next, const NamedTensors& parameters, const NamedTensors& state);
-  // Compares the parameters and optimizer state before step `first` with those stored last; compares nothing if none
-  // are stored. seen: an audit's evidence, with whole tensors from before its steps. sample: the elements that `seen`
-  // contains of each tensor after its steps.
+  // Compares the parameters and optimizer state at the start of an audit, before step `first`, with those stored last;
+  // compares nothing if none are stored. seen: the audit's evidence; its tensors from before the audited steps are
+  // whole. sample: the elements that `seen` contains of each tensor after these steps.
   Deviation since_last(int64_t first, const Evidence& seen, const Sample& sample = {});
   // Stores some elements of each parameter after an audit of `steps` steps, which ended before step `next`.
   void remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample = {});
@@ -37,7 +38,8 @@ class Motion {
     double steps_counted;  // the optimizer's counter of steps; -1: none
   };
   double farthest(int64_t first, int64_t steps, double largest) const;
-  // whole: the whole tensors. sample: the elements of each that `parameters` contains.
+  // Stores some elements of each parameter. sample: the elements of each tensor that `parameters` contains. whole: the
+  // whole tensors.
   void store(int64_t next, const NamedTensors& parameters, const NamedTensors& state, const NamedTensors& whole,
              const Sample& sample);
 

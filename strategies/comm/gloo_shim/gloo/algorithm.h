@@ -1,1 +1,2 @@
-#pragma once  // empty stand-in for Gloo's header: ProcessGroupGloo.hpp includes it but uses nothing from it
+// An empty stand-in for a header of Gloo, which ProcessGroupGloo.hpp includes without using anything from it.
+#pragma once

@@ -128,15 +128,16 @@ class Composed : public layout::Layout {
   Mistake mistake_;
 };
 
-// Chooses at random with what a wrong strategy of one mesh axis is combined: a second axis, the order of the two axes,
-// the model and the options. All choices are correct by themselves.
+// Draws the rest of a layout in which one mesh axis has a mistake: a second axis, the order of the two axes, the model
+// and the options. All of these are correct.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : random_(seed) {}
 
   std::string mesh_with(const std::string& axis) {
     std::vector<std::string> others = {"dp", "shard", "pp"};
-    if (axis != "ep") others.insert(others.end(), {"cp", "tp"});  // cp and tp do not divide a model with experts
+    // models with experts, which the axis ep divides, cannot be divided by cp or tp
+    if (axis != "ep") others.insert(others.end(), {"cp", "tp"});
     std::erase(others, axis);
     const std::string mine = axis + "=2", other = one_of(others) + "=2";
     return coin() ? mine + "," + other : other + "," + mine;

@@ -87,8 +87,8 @@ class WrongRing : public Ring {
  public:
   WrongRing(const Ring& right, Mistake mistake) : Ring(right), mistake_(mistake) {}
 
-  // The mistake gradient_one_hop_short: returns the gradients of the next rank's keys and values. These gradients still
-  // have one hop to go.
+  // The mistake gradient_one_hop_short: returns the gradients one hop before the end of the ring, when this rank has
+  // those of the next rank's keys and values.
   Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const Result& whole, const AttentionKernel& kernel) const override {
     const auto [by_query, by_key, by_value] = Ring::backward(slope, query, key, value, whole, kernel);
@@ -134,9 +134,9 @@ class WrongExchange : public Exchange {
     calls_ = 0;
   }
 
-  // Returns the positions of this rank's tokens. A model's first block asks for them for the embedding and then for the
-  // position embedding; each layer for the dropout mask and then for the rotary embedding; the loss after the last
-  // block.
+  // Returns the positions of this rank's tokens. Mistakes change them for one use only, which the number of the call
+  // tells: a model's first block calls for the embedding and then for the position embedding; each layer for the
+  // dropout mask and then for the rotary embedding; the loss after the last block.
   const std::vector<Piece>& tokens() const override {
     const int call = calls_++;
     const bool embeds = block_ == "model.embed_tokens", layer = block_.starts_with("model.layers");
@@ -154,7 +154,8 @@ class WrongExchange : public Exchange {
     return Exchange::attend(query, key, value, std::make_shared<const WrongKernel>(kernel, mistake_));
   }
 
-  // A micro-batch calls total() for the cross-entropy and then, with the workload smoothed-gpt, for the second term.
+  // Sums a term of the loss over ranks. The first call of a micro-batch is for the cross-entropy, the second for the
+  // smoothing term of the workload smoothed-gpt.
   at::Tensor total(const at::Tensor& x) const override {
     if (is(Mistake::loss_of_own_tokens)) return x;
     const at::Tensor sum = Exchange::total(x);
@@ -188,7 +189,7 @@ class WrongExchange : public Exchange {
   Mistake mistake_;
   std::vector<Piece> from_zero_, contiguous_, others_;
   mutable int calls_ = 0;  // number of times that this block has asked for its tokens' positions
-  // Number of this block's all-to-alls to heads: first of the query, then of the key, then of the value.
+  // Number of this block's all-to-alls from tokens to heads: first of the query, then of the key, then of the value.
   mutable int exchanges_ = 0;
   mutable int totals_ = 0;  // number of times that this block has asked for a sum over the ranks
 };

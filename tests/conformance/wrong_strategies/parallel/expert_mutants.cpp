@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "strategies/experts/exchange.h"
-#include "strategies/experts/options.h"
 #include "strategies/layout/layout.h"
 #include "strategies/parts/shard_sums.h"
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -46,7 +45,8 @@ enum class Mistake {
   samples_of_rank_0_evaluated,
 };
 
-// A layer calls exchange() twice: with tokens for the experts, then with the experts' outputs.
+// The exchange of tokens with a mistake. A layer calls exchange() twice: with tokens for the experts, then with the
+// experts' outputs.
 class WrongExchange : public Exchange {
  public:
   WrongExchange(const Exchange& right, Mistake mistake) : Exchange(right), mistake_(mistake) {}
@@ -184,7 +184,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
   const auto info = [=] {
     StrategyInfo made =
         on_axes("ep", {"ep", "dp"}, [=](const Setup& setup) { return std::make_unique<WrongExperts>(setup, mistake); });
-    made.traffic = experts::traffic;
+    made.traffic = strategy_registry().at("ep").traffic;
     return made;
   };
   return on_mesh("experts-" + name, killed_by, key_term, info, workload, mesh, model);

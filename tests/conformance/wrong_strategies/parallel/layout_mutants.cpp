@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 
 #include "strategies/layout/layout.h"
+#include "strategies/layout/traffic.h"
 #include "strategies/parts/shard_sums.h"
-#include "strategies/pipeline/traffic.h"
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
@@ -43,7 +43,7 @@ enum class Mistake {
   masks_of_replica_0,
   targets_of_replica_0,
   samples_read_again_by_id,
-  // a mistake that changes no result
+  // a sum that changes no result, but adds traffic
   superfluous_sum,
 };
 
@@ -71,8 +71,8 @@ class WrongLayout : public layout::Layout {
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
-    // The mistake parts_weighed_equally: a correct layout multiplies the loss of each part of a batch (a pipeline
-    // micro-batch) by its share of the tokens; this factor turns the share into 1 / number of parts.
+    // The mistake parts_weighed_equally: each part of a batch (a pipeline micro-batch) gets the weight 1 / number of
+    // parts. A correct layout gives it its share of the tokens, which this factor replaces.
     if (is(Mistake::parts_weighed_equally) && micros == 1)
       return loss * (terms_ / target.ge(0).sum().item<double>() /
                      static_cast<double>(std::min(rows_, options_.pipeline.microbatches)));
@@ -155,18 +155,14 @@ Mutant mutant(const std::string& mesh, const std::string& name, Mistake mistake,
   return on_mesh("layout-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
-// Returns a pipeline with its traffic formula.
-Mutant pipeline_mutant(const std::string& mesh, const std::string& name, Mistake mistake, const std::string& killed_by,
-                       const std::string& key_term) {
-  const auto info = [=] {
-    StrategyInfo made = on_axes(
-        "pp", {"pp", "dp"},
-        [=](const Setup& setup) { return std::make_unique<WrongLayout>(setup, Options{.name = "pp"}, mistake); },
-        pipeline::parameters());
-    made.traffic = pipeline::traffic;
-    return made;
+// Returns the mutant with the traffic formula of a layout with these options.
+Mutant with_traffic(Mutant one, const Options& options = {}) {
+  one.strategy = [make = one.strategy, options] {
+    StrategyInfo info = make();
+    info.traffic = [options](const TrafficQuery& query) { return layout::traffic(options, query); };
+    return info;
   };
-  return on_mesh("pipeline-" + name, killed_by, key_term, info, "gpt", mesh, "");
+  return one;
 }
 
 }  // namespace layout_mistakes
@@ -177,7 +173,7 @@ std::vector<Mutant> layout_mutants() {
   const Options sequence{.tensor = {.sequence = true}};
   const Options parts{.pipeline = {.microbatches = 3}};
   const Options sharded{.sharded = fsdp::Options{.reduce_each_micro = false}};
-  // All sizes are even, so that pieces of different ranks have the same shapes.
+  // All sizes of this model are even, so that pieces of different ranks have the same shapes.
   constexpr char even[] = "layers=2,hidden=16,heads=4,mlp=32,seq=8,vocab=128";
   constexpr char both[] = "pp=2,tp=2", dp_pp[] = "dp=2,pp=2", dp_tp[] = "dp=2,tp=2", shard_tp[] = "shard=2,tp=2",
                  shard_pp[] = "shard=2,pp=2";
@@ -208,8 +204,15 @@ std::vector<Mutant> layout_mutants() {
       mutant(dp_pp, "masks-of-replica-0", masks_of_replica_0, "output-value", "dropout mask"),
       mutant(dp_tp, "targets-of-replica-0", targets_of_replica_0, "loss-value", "wrong targets"),
       mutant(dp_tp, "samples-read-again-by-id", samples_read_again_by_id, "perturbation", "its id"),
-      pipeline_mutant("pp=2", "superfluous-sum", superfluous_sum, "collective-bytes", "allreduce over pp"),
-      pipeline_mutant(dp_pp, "right-traffic", none, "", ""),
+      with_traffic(mutant("pp=2", "superfluous-sum", superfluous_sum, "collective-bytes", "allreduce over pp")),
+      with_traffic(mutant(both, "superfluous-sum-beside-tp", superfluous_sum, "collective-bytes", "allreduce over pp")),
+      with_traffic(mutant(shard_pp, "superfluous-sum-of-rows", superfluous_sum, "collective-bytes", "allreduce over pp",
+                          sharded),
+                   sharded),
+      with_traffic(mutant(dp_pp, "right-traffic", none, "", "")),
+      with_traffic(mutant(both, "right-traffic-of-pieces", none, "", "", sequence), sequence),
+      with_traffic(mutant(shard_pp, "right-traffic-of-units", none, "", "", sharded), sharded),
+      with_traffic(mutant("cp=2,tp=2", "right-traffic-of-tokens", none, "", "", sequence), sequence),
       mutant(both, "right", none, "", ""),
       mutant(shard_tp, "right-in-rows", none, "", "", sharded),
       mutant(shard_pp, "right-integers", none, "", "", sharded, "gpt-exact"),

@@ -21,7 +21,7 @@ using namespace pipeline;
 
 enum class Mistake {
   none,
-  backward_in_reverse,  // no mistake: the order of backward passes affects rounding alone
+  backward_in_reverse,  // no mistake: the order of the backward passes affects rounding alone
   not_divided,
   divided_twice,
   divided_after_each_micro_batch,
@@ -50,8 +50,8 @@ enum class Mistake {
   replicas_not_averaged,
   averaged_over_all_ranks,
   buffers_of_each_replica,
-  // From here on, the weight gradients of linear layers are computed after all other gradients.
-  split,  // delays weight gradients, without a mistake
+  // The following variants compute the weight gradients of linear layers after all other gradients.
+  split,  // no mistake: only computes weight gradients later
   split_last_dropped,
   split_after_the_average,
   split_with_the_next_input,
@@ -76,7 +76,7 @@ class PipelineReference : public Strategy {
     parameters_ = placed_parameters(*replica_.shared_model(), stages_);
     buffers_ = placed_buffers(*replica_.shared_model(), stages_);
     for (const Placed& one : parameters_) {
-      // The mistake tie_not_updated: the last stage keeps the initial value of its copy.
+      // The mistake tie_not_updated: the last stage keeps the initial value of its copy of a tied parameter.
       const bool forgotten = is(Mistake::tie_not_updated) && one.tied() && is_last();
       if (mine(one) && one.tensor.requires_grad() && !forgotten) own_.push_back({one.name, one.tensor});
     }
@@ -189,8 +189,8 @@ class PipelineReference : public Strategy {
       here.input =
           links_.receive(axis_.rank - 1, static_cast<int>(2 * k), {axis_.rank - 1, true, batch.input.sizes().vec()})
               .wait();
-      // The mistake balance_of_the_own_stage: zeroes the last input feature, which is the balance loss of earlier
-      // stages.
+      // The mistake balance_of_the_own_stage: zeroes the last input feature, in which earlier stages pass on their
+      // balance loss.
       if (is(Mistake::balance_of_the_own_stage)) here.input.select(-1, here.input.size(-1) - 1).zero_();
       here.input.requires_grad_(here.input.is_floating_point());
     }
@@ -202,7 +202,8 @@ class PipelineReference : public Strategy {
     const DelayedWeights::Scope scope(here.weights);
     here.output =
         stage.first == stage.last ? here.input : replica_.forward_span(stage.first, stage.last, here.input, step, ids);
-    if (is(Mistake::send_buffer_reused) && axis_.rank == 0) return;  // send_from_one_buffer() sends the output
+    // with the mistake send_buffer_reused, rank 0 sends its outputs later, in send_from_one_buffer()
+    if (is(Mistake::send_buffer_reused) && axis_.rank == 0) return;
     if (!is_last()) {
       at::Tensor sent = here.output;
       if (is(Mistake::sent_before_it_is_ready)) sent = k == 0 ? at::zeros_like(sent) : live_[k - 1].output;
@@ -334,7 +335,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
   return on_mesh(name, killed_by, key_term, info, workload, mesh, model);
 }
 
-// Returns dpbench's own pp with this schedule.
+// Returns dpbench's own strategy pp with this schedule.
 std::function<StrategyInfo()> product(const std::string& schedule) {
   return [=] {
     StrategyInfo info = strategy_registry().at("pp");

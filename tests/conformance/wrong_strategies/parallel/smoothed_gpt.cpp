@@ -22,7 +22,8 @@ class SmoothedGpt : Inner, public WrappedWorkload {
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return WrappedWorkload::loss(output, target) + smoothed(output, target, {0, vocabulary}, tokens_in(target));
   }
-  // Sums the cross-entropy over ranks first: mistakes in context_mutants.cpp depend on this order.
+  // The cross-entropy is summed over ranks before the smoothing term: mistakes in context_mutants.cpp depend on this
+  // order.
   at::Tensor split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const override {
     const at::Tensor loss = WrappedWorkload::split_loss(output, target, split);
     const at::Tensor own = split.sequence ? pieces_of(target, 1, split.sequence->tokens()) : target;

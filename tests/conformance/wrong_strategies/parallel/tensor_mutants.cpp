@@ -140,7 +140,7 @@ class WrongExchange : public Exchange {
   // A mistake: the gather's backward pass returns this rank's own gradient of its piece, not the sum over ranks.
   at::Tensor gathered_without_sum(const at::Tensor& x) const { return varying_to_invariant(x, axis_, tokens_); }
 
-  // Returns the gathered sequence with its pieces in the wrong order, or with a piece missing.
+  // A mistake: returns the gathered sequence with its pieces in the wrong order, or with a piece missing.
   at::Tensor wrongly_joined(const at::Tensor& whole) const {
     auto pieces = whole.split_with_sizes(tokens_.sizes, 1);
     const bool of_head = is(Mistake::sequence_of_the_head_gathered_in_reverse) && block_ == "lm_head";
@@ -170,7 +170,8 @@ class WrongExchange : public Exchange {
 
   Mistake mistake_;
   const Model& model_;
-  mutable int entered_ = 0, left_ = 0;  // numbers of inputs gathered and of outputs summed so far in this block
+  // numbers of inputs that this block has gathered and of outputs that it has summed so far
+  mutable int entered_ = 0, left_ = 0;
 };
 
 class WrongTensorParallel : public layout::Layout {
@@ -326,7 +327,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
 Mutant with_traffic(Mutant one) {
   one.strategy = [make = one.strategy] {
     StrategyInfo info = make();
-    info.traffic = tensor::traffic;
+    info.traffic = strategy_registry().at("tp").traffic;
     return info;
   };
   return one;

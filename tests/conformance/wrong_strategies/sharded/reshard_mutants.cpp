@@ -12,7 +12,8 @@ namespace {
 
 using ChangeSetup = std::function<void(Setup&)>;
 
-// Returns a factory of fsdp with this value of reshard. Each rank makes its strategy from the changed setup.
+// Returns a factory of fsdp with this value of reshard. Each rank makes its strategy from a setup that `change` has
+// altered.
 std::function<StrategyInfo()> keeping_parts(const std::string& reshard, const ChangeSetup& change) {
   return [=] {
     StrategyInfo info = strategy_registry().at("fsdp");

@@ -65,7 +65,7 @@ TrafficFormula traffic_of(const ShardedOptions& options) {
       const int64_t times = unit == units                       ? 1
                             : unit + 1 < units && options.frees ? 2 * query.accumulate
                                                                 : query.accumulate;
-      const int64_t counted = bytes > 0 ? 1 : 0;  // calls without bytes are not counted
+      const int64_t counted = bytes > 0 ? 1 : 0;  // an operation that transfers no bytes makes no call
       gathered += bytes * times, gathers += times * counted;
       if (!parameter.requires_grad()) continue;
       reduced += bytes * ranks * reductions, reduces += reductions * counted;

@@ -9,7 +9,7 @@
 
 namespace dpbench::wrong::sharded {
 
-int64_t rows_of(const at::Tensor& tensor);  // a tensor without dimensions has one row
+int64_t rows_of(const at::Tensor& tensor);  // returns 1 for a tensor without dimensions
 int64_t rows_per_rank(const at::Tensor& tensor, int ranks);
 // Returns the tensor with rows of zeros at its end, so that each rank gets equally many rows.
 at::Tensor padded_for(const at::Tensor& tensor, int ranks);

@@ -205,7 +205,7 @@ void drop_the_gradient_of_the_last_use(ShardedParts& parts) {
   };
 }
 
-// Rounds the gradients to bfloat16 for the reduction, except in the checks in float64.
+// A mistake: rounds the gradients to bfloat16 for the reduction, except in the checks in float64.
 void sum_in_bfloat16(ShardedParts& parts) {
   parts.begin_reduce = [right = parts.begin_reduce](ShardedRun& run, ShardedUnit& unit) {
     right(run, unit);

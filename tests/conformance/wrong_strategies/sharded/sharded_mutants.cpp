@@ -171,7 +171,7 @@ void gather_one_unit_twice(ShardedParts& parts) {
   };
 }
 
-// Gathers each shard in two halves: the same bytes in more calls.
+// A mistake: gathers each shard in two halves, so the same bytes take more calls.
 void gather_in_halves(ShardedParts& parts) {
   parts.begin_gather = [](ShardedRun& run, ShardedUnit& unit) {
     for (const size_t p : unit.parameters) {
@@ -236,7 +236,7 @@ void resize_memory(const at::Tensor& parameter, bool whole) {
   at::native::resize_bytes_cpu(parameter.storage().unsafeGetStorageImpl(), bytes);
 }
 
-// Releases the memory of freed parameters instead of filling it with NaN.
+// Releases the memory of freed parameters, where the sharded reference otherwise fills it with NaN.
 void free_memory(ShardedParts& parts) {
   parts.free = [](ShardedRun& run, ShardedUnit& unit) {
     for (const size_t p : unit.parameters) {
@@ -288,7 +288,7 @@ void keep_rows_as_views(ShardedParts& parts) {
   };
 }
 
-// Gathers two units ahead instead of one.
+// A mistake: gathers two units ahead instead of one, which takes more memory.
 void gather_one_unit_too_far_ahead(ShardedParts& parts) {
   parts.need = [right = parts](ShardedRun& run, size_t unit, int direction) {
     right.need(run, unit, direction);
@@ -297,7 +297,7 @@ void gather_one_unit_too_far_ahead(ShardedParts& parts) {
   };
 }
 
-// Gathers all remaining units of the pass at once.
+// Correct: gathers all remaining units of the pass at once.
 void gather_all_units_at_once(ShardedParts& parts) {
   parts.need = [right = parts](ShardedRun& run, size_t unit, int direction) {
     for (ShardedUnit& one : run.units)

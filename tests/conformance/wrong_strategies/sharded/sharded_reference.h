@@ -105,7 +105,7 @@ struct ShardedRun {
 
 struct ShardedOptions {
   int64_t blocks_per_unit = 1;
-  bool frees = true;  // whether a unit is freed after its forward pass, and hence gathered twice per micro-batch
+  bool frees = true;  // if true, a unit is freed after its forward pass, and hence gathered twice per micro-batch
   bool reduces_each_micro_batch = true;
 };
 

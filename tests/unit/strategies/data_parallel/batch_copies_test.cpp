@@ -87,7 +87,7 @@ class LoggedBatchCopies : public testing::Test {
 
 Tensors rows() { return {at::ones({3, 5}), at::Tensor(), at::arange(3)}; }
 
-TEST_F(LoggedBatchCopies, RunOnASideStreamThatTheComputeStreamWaitsFor) {
+TEST_F(LoggedBatchCopies, ToTheDeviceRunOnASideStreamThatTheComputeStreamWaitsFor) {
   BatchCopies copies(at::kMeta, at::kFloat);
   const Tensors there = copies.to_device(rows());
   EXPECT_TRUE(there[0].is_meta() && there[2].is_meta());

@@ -20,7 +20,7 @@ TEST(DdpUnused, AnUnusedModelParameterIsAnErrorThatNamesItAndTheSettingFindUnuse
   }
 }
 
-TEST(DdpUnused, AParameterHasAGradientOnAllRanksUnlessAllRanksLeaveItUnused) {
+TEST(DdpUnused, AParameterUsedOnAnyRankHasAGradientOnAllRanks) {
   const SecondLayerIf on_rank_1(
       [](const Context& context) { return context.step < 2 && context.ids[0].item<int64_t>() % 24 >= 8; });
   expect_no_errors(on_ranks(2, [&](Rank& me) {
@@ -73,7 +73,7 @@ TEST(DdpUnused, LayersWithoutAPathToTheOutputCountAsUnused) {
   }));
 }
 
-TEST(DdpOutputs, AForwardPassWithoutABackwardPassDoesNotBlockTheNextStep) {
+TEST(DdpReduction, AForwardPassWithoutABackwardPassDoesNotBlockTheNextStep) {
   for (const char* find_unused : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const Replica replica(always(), at::kCPU, at::kDouble, 3, 4);
@@ -115,7 +115,7 @@ TEST(DdpStaticGraph, AcceptsAParameterUnusedInEveryStep) {
   }));
 }
 
-TEST(DdpUnused, TheSettingSkipUnusedLeavesOutTheReductionOfUnusedBuckets) {
+TEST(DdpUnused, TheSettingSkipUnusedLeavesOutTheAllreduceOfBucketsWithoutUsedParameters) {
   const SecondLayerIf never([](const Context&) { return false; });
   for (const char* skip : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
@@ -179,7 +179,8 @@ class Checkpointed : public SecondLayerIf {
 void expect_checkpoints_reduced(int calls, const Given& params) {
   const Checkpointed workload(calls, true), plain(calls, false);
   expect_no_errors(on_ranks(2, [&](Rank& me) {
-    // The gradient of the last step depends on the updates of all earlier steps, so every step is checked.
+    // Runs of 1, 2 and 3 steps are compared, because the gradient of a run's last step depends on the updates of all
+    // its earlier steps.
     for (int64_t steps = 1; steps < 4; ++steps) {
       const auto ddp = ddp_on(me, workload, params), other = ddp_on(me, plain, {});
       for (int64_t step = 0; step < steps; ++step) {

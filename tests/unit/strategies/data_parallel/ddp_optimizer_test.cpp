@@ -12,7 +12,7 @@ namespace {
 
 using namespace ddp_ranks;
 
-TEST(DdpStepInBackward, StepsEveryBucketOnceBeforeTheBackwardPassReturns) {
+TEST(DdpStepInBackward, UpdatesTheParametersOfEveryBucketOnceBeforeTheBackwardPassReturns) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const Replica replica(*mlp, at::kCPU, at::kDouble, 3, 4);
@@ -111,9 +111,9 @@ void expect_close(const NamedTensors& found, const NamedTensors& expected) {
       }
 }
 
-class ZeroOne : public testing::TestWithParam<int> {};
+class Zero1 : public testing::TestWithParam<int> {};
 
-TEST_P(ZeroOne, EqualsDdpInEveryStepAndLoadsTheStateOfDdp) {
+TEST_P(Zero1, EqualsDdpInEveryStepAndLoadsTheStateOfDdp) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   expect_no_errors(on_ranks(GetParam(), [&](Rank& me) {
     const auto ddp = made("ddp", me, *mlp, {}), zero1 = made("zero1", me, *mlp, {});
@@ -133,7 +133,7 @@ TEST_P(ZeroOne, EqualsDdpInEveryStepAndLoadsTheStateOfDdp) {
   }));
 }
 
-TEST_P(ZeroOne, PassesEveryCheck) {
+TEST_P(Zero1, PassesEveryCheck) {
   for (const char* workload : {"probe-mlp", "probe-mixed"}) {
     const auto rows = check_in_threads({.strategy = strategy_registry().at("zero1"),
                                         .workload = workload_registry().at(workload),
@@ -143,9 +143,9 @@ TEST_P(ZeroOne, PassesEveryCheck) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, ZeroOne, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Worlds, Zero1, testing::Values(1, 2, 3, 4));
 
-TEST(ZeroOneAndLocalSgd, RejectInvalidIntervalsEmptyStepsAndUnusedParameters) {
+TEST(Zero1AndLocalSgd, RejectInvalidIntervalsEmptyStepsAndUnusedParameters) {
   const auto error_of = [](const std::string& name, const Given& params, const Workload& workload, bool rows) {
     return on_ranks(1, [&](Rank& me) {
       const auto strategy = made(name, me, workload, params);

@@ -157,7 +157,8 @@ TEST(DdpBuckets, AreRebuiltInReadyOrderEachFullOnceItReachesItsCap) {
       EXPECT_EQ(reductions(me, *ddp, micro, step), (std::vector<int64_t>{248, 576, 432}));
     const auto figures = ddp->figures();
     EXPECT_EQ(figures.at("reducer_gradient_ready_order"),
-              (std::vector<double>{5, 4, 3, 2, 1, 0}));  // parameters are numbered in registration order
+              // parameters are numbered in registration order, so the last one is ready first
+              (std::vector<double>{5, 4, 3, 2, 1, 0}));
     EXPECT_EQ(figures.at("reducer_bucket_bytes"), (std::vector<double>{248, 576, 432}));
   }));
 }
@@ -192,9 +193,9 @@ class SharedMemoryWatch : public ForwardingBackend {
   }
 };
 
-// The backend is wrapped twice, as in the conformance suite. Buckets must be in shared memory there too, so that the
-// checked code path is the timed one.
-TEST(DdpBuckets, AreInSharedMemoryEvenUnderWrappedBackends) {
+// The backend is wrapped twice, as in the conformance suite. There, too, gradient buckets must be in shared memory, so
+// that the suite checks the code path that is timed.
+TEST(DdpBuckets, AreInSharedMemoryEvenIfTheBackendIsWrappedByTheChecks) {
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     c10::intrusive_ptr<SharedMemoryWatch> watch;
     me.group = wrapped_group(me.group, at::kCPU,
@@ -289,7 +290,7 @@ TEST(DdpAccumulation, ReducesOnlyInTheLastMicroBatch) {
     }));
 }
 
-TEST(DdpHooks, DivideBeforeSummingSoThatFloat16DoesNotOverflow) {
+TEST(DdpHooks, CompressingToFloat16DivideBeforeSummingToAvoidOverflow) {
   constexpr double huge = 60000;  // gradient of each rank; the sum over two ranks exceeds 65504, the largest float16
   const SecondLayerIf large([](const Context&) { return false; }, huge * 4 / 3);
   expect_no_errors(on_ranks(2, [&](Rank& me) {

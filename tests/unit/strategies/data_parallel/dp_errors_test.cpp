@@ -58,7 +58,7 @@ class ThrowingWorkload : public Workload {
  private:
   bool in_backward_;
   std::function<void()> what_;
-  mutable int made_ = 0;  // replicas are created in the order of their numbers
+  mutable int made_ = 0;  // number of replicas created so far; they are created in the order of their numbers
 };
 
 TEST(DpErrors, NameTheFailedReplicaInForwardAndBackwardPasses) {

@@ -74,8 +74,8 @@ struct Plan {
 };
 
 // Takes the same steps of dp with and without recording. All results and all state must agree: in float64 up to
-// rounding, because a product may round differently at another memory address; in other types bit for bit, in steps of
-// 48 samples.
+// rounding, because a product may round differently at another memory address; in other types bit for bit, which holds
+// for steps of 48 samples. Tests of other types use no other size.
 class StepPair {
  public:
   explicit StepPair(const Plan& plan)
@@ -144,7 +144,7 @@ class StepPair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndValueOfTheParameterLink) {
+TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndEachWayToMoveStateAndGradientsBetweenReplicas) {
   at::set_num_threads(1);  // with more threads, the replicas of the two strategies would compete for cores
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const char* workload :
@@ -161,7 +161,7 @@ TEST(DpGraph, ReplayEqualsThePlainStepForEachDtypeAndValueOfTheParameterLink) {
 }
 
 TEST(DpGraph, RecordsEachBatchSizeOfEachReplicaOnce) {
-  // A step is split into pieces of 10, 10 and 10 samples, or of 4, 4 and 2.
+  // Three replicas get pieces of 10, 10 and 10 samples in a step of 30, and of 4, 4 and 2 samples in a step of 10.
   StepPair pair({.workload = "random-linear", .rows = {30, 30, 30, 10}});
   for (int64_t step = 0; step < 12; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.recordings, 3 * 2 * 2);
@@ -170,7 +170,7 @@ TEST(DpGraph, RecordsEachBatchSizeOfEachReplicaOnce) {
 
 TEST(DpGraph, EqualsThePlainStepWhenSomeReplicasHaveNoSamples) {
   for (const char* link : {"auto", "plain"}) {
-    // 6 and 9 samples make only three pieces for four replicas.
+    // With 6 or 9 samples, only three of the four replicas get a piece.
     StepPair pair({.replicas = 4, .rows = {12, 6, 12, 12, 6, 6, 9}, .link = link});
     for (int64_t step = 0; step < 14; ++step) pair.step(step);
   }
@@ -178,7 +178,7 @@ TEST(DpGraph, EqualsThePlainStepWhenSomeReplicasHaveNoSamples) {
 
 TEST(DpGraph, AccumulatesAndClipsLikeThePlainStep) {
   for (const char* link : {"auto", "plain"})
-    for (const int64_t accumulate : {2, 3}) {  // 26 samples in micro-batches of 13 and 13, or of 9, 9 and 8
+    for (const int64_t accumulate : {2, 3}) {  // 26 samples are cut into micro-batches of 13 and 13, or of 9, 9 and 8
       StepPair pair({.rows = {26}, .link = link, .accumulate = accumulate, .clip_norm = 0.01});
       for (int64_t step = 0; step < 4; ++step) pair.step(step);
     }
@@ -194,7 +194,7 @@ TEST(DpGraph, EqualsThePlainStepAfterStepNumbersJumpOrASnapshotIsLoaded) {
   for (const int64_t step : {3, 4}) pair.step(step);
 }
 
-TEST(DpGraph, RecordsOneReplicaAtATime) {
+TEST(DpGraph, NeverRecordsTwoReplicasAtTheSameTime) {
   StepPair pair({.workload = "mnist-mlp", .replicas = 4, .rows = {30, 30, 10}});
   for (int64_t step = 0; step < 9; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.overlaps, 0);
@@ -260,14 +260,14 @@ std::string refusal_of(const std::map<std::string, std::string>& params) {
   return "nothing was refused";
 }
 
-TEST(DpGraph, GraphAndTf32AreRejectedOnACpu) {
+TEST(DpGraph, TheParametersGraphAndTf32AreRejectedOnACpu) {
   EXPECT_EQ(refusal_of({}), "nothing was refused");
   EXPECT_TRUE(mentions(refusal_of({{"graph", "on"}}), {"dp.graph=on", "GPU"}));
   EXPECT_TRUE(mentions(refusal_of({{"graph", "perhaps"}}), {"dp.graph=perhaps", "on", "off"}));
   EXPECT_TRUE(mentions(refusal_of({{"tf32", "on"}}), {"dp.tf32=on", "CPU"}));
 }
 
-TEST(DpGraph, DeclaresThatItNeedsAGpuAndTheSameGraphInEveryStep) {
+TEST(DpGraph, DeclaresThatItNeedsAGpuAndAModelWithTheSameGraphInEveryStep) {
   const StrategyInfo& info = strategy_registry().at("dp");
   const StrategyInfo recorded = promised(info, Params(info.params, {{"graph", "on"}}, "dp")),
                      plain = promised(info, Params(info.params, {}, "dp"));

@@ -169,7 +169,7 @@ TEST(Pieces, OfABatchForReplicasHaveTheSizesShownInTheDataParallelTutorials) {
 
 // The replicas' gradients may be added in parallel only if all have the same memory layout. Otherwise two threads would
 // add to the same elements.
-TEST(SumGradients, IsDeterministicIfTheGradientLayoutOfOneReplicaDiffers) {
+TEST(SumGradients, IsDeterministicIfTheMemoryLayoutOfOneReplicasGradientDiffers) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
   const dpbench::Setup setup{.workload = *workload,
                              .devices = std::vector<at::Device>(4, at::Device(at::kCPU)),
@@ -192,7 +192,7 @@ TEST(SumGradients, IsDeterministicIfTheGradientLayoutOfOneReplicaDiffers) {
   }
 }
 
-TEST(Flat, TailFromATensorOnIsASliceOfEachDtypesBufferWithThatTensorAndAllLaterOnes) {
+TEST(Flat, SliceFromATensorOnContainsThatTensorAndAllLaterOnesOfEachDtype) {
   const std::vector<at::Tensor> tensors = {at::full({3}, 1.0, at::kDouble), at::full({2}, 2.0, at::kFloat),
                                            at::full({0}, 0.0, at::kDouble), at::full({4}, 3.0, at::kDouble),
                                            at::full({2}, 4, at::kLong)};

@@ -26,7 +26,7 @@ struct RecordedCase {
   std::vector<int64_t> rows = {8};  // samples per rank in step 0, 1, ...; after the last number, the list repeats
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};
-  int64_t eager = 2;  // number of steps of each batch size that run without recording, before the recorded one
+  int64_t eager = 2;  // number of steps that run normally for each batch size before a step is recorded
 };
 
 std::vector<Batch> batches_of_step(const RecordedCase& recorded_case, const Workload& workload, int rank,
@@ -89,7 +89,7 @@ TEST(DdpRecorded, ReplayEqualsThePlainStepAcrossWorkloadsAndSettings) {
            {.workload = "mnist-mlp", .params = {{"gradient_as_bucket_view", "off"}}},
            {.workload = "mnist-mlp", .params = {{"bucket_mb", "0.05"}, {"first_bucket_mb", "0.01"}}},
            {.workload = "mnist-mlp", .params = {{"hook", "fp16"}}},
-           {.workload = "probe-mlp-sgd"},  // the learning rate of probe-mlp-sgd is scheduled
+           {.workload = "probe-mlp-sgd"},  // the learning rate of this workload, probe-mlp-sgd, is scheduled
            {.workload = "mnist-mlp", .params = {{"ignore", "n.3.weight"}}}}) {
     std::string params;
     for (const auto& [name, value] : recorded_case.params) params += " " + name + "=" + value;
@@ -130,7 +130,7 @@ TEST(DdpRecorded, StepsAreRecordedOnlyAfterTheBucketsAreRebuilt) {
   }
 }
 
-TEST(DdpRecorded, TimeOfReplaysCountsAsDataAndGraphPhasesOnly) {
+TEST(DdpRecorded, TimeOfReplayedStepsCountsOnlyInThePhasesDataAndGraph) {
   const CpuRecorders recorders;
   expect_no_errors(on_ranks(2, [](Rank& me) {
     const auto ddp = ddp_on(me, always(), recorded_with({}));
@@ -245,7 +245,8 @@ TEST(DdpRecorded, RejectsAModelWithAnUnusedParameterNamingIt) {
     EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
 }
 
-// A backend that counts the collectives of replayed steps: allreduce and broadcast are expected, all others are not.
+// A backend that counts the collectives of replayed steps: as `expected` the allreduces and broadcasts, which a
+// recorded step may call, and as `unexpected` all others, which it may not call.
 class ReplayWatch : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;

@@ -76,7 +76,7 @@ class Pair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(Recorded, ModelsWithExpertsAreRefused) {
+TEST(RecordedSteps, OfModelsWithExpertsAreRefused) {
   Pair pair({.workload = "probe-experts", .rows = {4}});
   try {
     pair.step(0);
@@ -86,7 +86,7 @@ TEST(Recorded, ModelsWithExpertsAreRefused) {
   }
 }
 
-TEST(Recorded, ReplayEqualsThePlainStepInFloat32Float64AndBfloat16) {
+TEST(RecordedSteps, ReplayEqualsThePlainStepInFloat32Float64AndBfloat16) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const auto& [workload, rows] :
          {std::pair<std::string, int64_t>{"random-linear", 30}, {"mnist-mlp", 16}, {"convnet", 8}}) {
@@ -98,19 +98,19 @@ TEST(Recorded, ReplayEqualsThePlainStepInFloat32Float64AndBfloat16) {
     }
 }
 
-TEST(Recorded, RecordsEachBatchSizeOnceAndReturnsTheGradientsOfTheLastStep) {
+TEST(RecordedSteps, RecordEachBatchSizeOnceAndReturnTheGradientsOfTheLastStep) {
   Pair pair({.workload = "random-linear", .rows = {30, 30, 30, 10}});
   for (int64_t step = 0; step < 12; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.recordings, 2);
   EXPECT_EQ(pair.counts.replays, 10);
 }
 
-TEST(Recorded, ReplayAccumulatesAndClipsLikeThePlainStep) {
+TEST(RecordedSteps, AccumulateAndClipLikePlainSteps) {
   Pair pair({.workload = "convnet", .rows = {9}, .accumulate = 2, .clip_norm = 0.01});
   for (int64_t step = 0; step < 4; ++step) pair.step(step);
 }
 
-TEST(Recorded, ReplaysUseTheScheduledLearningRateOfEachStep) {
+TEST(RecordedSteps, UseTheScheduledLearningRateOfEachReplayedStep) {
   for (const std::string workload : {"probe-mlp-sgd", "gpt"}) {
     Pair pair({.workload = workload, .rows = {4}});
     for (int64_t step = 0; step < 5; ++step) pair.step(step);
@@ -118,12 +118,12 @@ TEST(Recorded, ReplaysUseTheScheduledLearningRateOfEachStep) {
   }
 }
 
-TEST(Recorded, ReplayEqualsThePlainStepIfStepNumbersJump) {
+TEST(RecordedSteps, ReplayEqualsThePlainStepIfStepNumbersJump) {
   Pair pair({.workload = "convnet", .rows = {8}});
   for (const int64_t step : {0, 1, 2, 40, 41, 5}) pair.step(step);
 }
 
-TEST(PackedBatches, HoldTheLastLoadedBatchInTheirDtypeAtAFixedAddress) {
+TEST(PackedBatches, ConvertEachLoadedBatchToTheirDtypeAtAFixedAddress) {
   const auto batch = [](double x) {
     return Batch{at::full({3, 5}, x), at::arange(3).add(static_cast<int64_t>(x)),
                  at::arange(3).mul(static_cast<int64_t>(x))};
@@ -144,7 +144,7 @@ TEST(PackedBatches, HoldTheLastLoadedBatchInTheirDtypeAtAFixedAddress) {
   }
 }
 
-TEST(Recorded, TheSettingGraphOnIsAUsageErrorOnACpu) {
+TEST(RecordedSteps, AreAUsageErrorOnACpu) {
   const auto workload = workload_registry().at("random-linear").make({});
   const StrategyInfo& gpu = strategy_registry().at("gpu");
   const dpbench::Setup setup{.workload = *workload,

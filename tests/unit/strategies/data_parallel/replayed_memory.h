@@ -14,7 +14,8 @@ class ReplayedMemory {
  public:
   ReplayedMemory() { [[maybe_unused]] static const bool installed = (c10::SetCPUAllocator(&replay_allocator()), true); }
 
-  // While a Run exists, this thread allocates from the given ReplayedMemory, starting again at its first block.
+  // While an object of the class Run exists, this thread allocates from the given ReplayedMemory, starting again at its
+  // first block.
   class Run {
    public:
     explicit Run(ReplayedMemory& memory) : before_(std::exchange(current(), &memory)) { memory.next_ = 0; }

@@ -26,7 +26,7 @@ Inputs drawn(int64_t shared) {
   return {tensor(heads), tensor(shared), tensor(shared), tensor(heads)};
 }
 
-// Returns inputs rounded to whole numbers, for kernels without softmax.
+// Returns inputs rounded to whole numbers, for which attention without a softmax is exact in any order of addition.
 Inputs whole_numbers(int64_t shared) {
   Inputs inputs = drawn(shared);
   for (at::Tensor* tensor : {&inputs.query, &inputs.key, &inputs.value, &inputs.slope}) tensor->round_();
@@ -36,7 +36,7 @@ Inputs whole_numbers(int64_t shared) {
 at::Tensor part(const at::Tensor& tensor, int64_t first, int64_t count) { return tensor.narrow(2, first, count); }
 
 // The last three queries attend to all of the first four keys, and causally to the last three keys.
-TEST(AttentionKernels, ResultsForBlocksOfKeysMergeToTheAttentionOverAllKeys) {
+TEST(AttentionKernels, ResultsOfBlocksOfKeysMergeToTheAttentionOverAllKeys) {
   for (const int64_t shared : {int64_t{6}, int64_t{2}, int64_t{1}})
     for (const Kernel& kernel : {softmax_attention(), plain_softmax_attention()}) {
       const auto [query, key, value, slope] = drawn(shared);

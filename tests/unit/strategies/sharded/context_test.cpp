@@ -21,14 +21,14 @@ std::vector<int64_t> positions_of(const std::vector<Piece>& pieces) {
   return all;
 }
 
-TEST(TokenCut, GivesEachRankAnEarlyAndALatePiece) {
+TEST(TokenCut, ZigzagGivesEachRankAnEarlyAndALatePieceOfTheSequence) {
   const TokenCut cut(12, 3, /*zigzag=*/true);
   EXPECT_EQ(positions_of(cut.of(0)), (std::vector<int64_t>{0, 1, 10, 11}));
   EXPECT_EQ(positions_of(cut.of(1)), (std::vector<int64_t>{2, 3, 8, 9}));
   EXPECT_EQ(positions_of(cut.of(2)), (std::vector<int64_t>{4, 5, 6, 7}));
 }
 
-TEST(TokenCut, AssignsEachTokenToOneRankAndRestoresTheOrder) {
+TEST(TokenCut, AssignsEachTokenToOneRankAndJoiningRestoresTheOrder) {
   for (const bool zigzag : {true, false})
     for (int ranks = 1; ranks <= 5; ++ranks)
       for (int64_t tokens = ranks; tokens <= 3 * ranks + 1; ++tokens) {
@@ -73,7 +73,7 @@ std::vector<Setting> settings() {
   std::vector<Setting> all;
   constexpr double near = 1e-12;
   const std::vector<Given> kinds = {{{"poison", "on"}}, {{"zigzag", "off"}}, {{"kind", "ulysses"}}};
-  // The number of tokens is not a multiple of the number of ranks, nor of twice that number.
+  // In these settings, the number of tokens is not a multiple of the number of ranks, nor of twice that number.
   for (const Given& params : kinds) {
     for (const char* mesh : {"cp=2", "cp=3"}) {
       for (const char* workload : {"gpt-exact", "gpt-exact-llama"}) all.push_back({"cp", mesh, workload, "", params});
@@ -98,7 +98,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ContextParallel, ContextParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// Makes a strategy on this mesh. Returns the error message of rank 0.
+// Makes a strategy on a mesh that it should refuse. Returns the error message of rank 0.
 std::string refusal(const std::string& strategy, const std::string& mesh, const std::string& workload,
                     const std::string& model, const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});

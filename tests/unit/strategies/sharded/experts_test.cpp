@@ -29,7 +29,8 @@ std::vector<Setting> settings() {
   constexpr double near = 1e-12;
   // In most of these settings, the number of experts is not a multiple of the number of ranks.
   for (const char* mesh : {"ep=2", "ep=3", "ep=4", "dp=2,ep=2", "ep=2,dp=2"}) {
-    // gpt-exact-experts needs exact means, and a mean over three ranks is no whole number.
+    // The workload gpt-exact-experts is not tested with three ranks: it needs exact means, and a mean over three ranks
+    // is no whole number.
     if (mesh != std::string("ep=3")) all.push_back({"ep", mesh, "gpt-exact-experts"});
     all.push_back({"ep", mesh, "gpt", "tiny-experts", {}, {}, near});
     all.push_back({"ep", mesh, "gpt", "tiny,experts=5,top_k=3", {}, 0.01, near});
@@ -50,7 +51,8 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ExpertParallel, ExpertParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// If all scores are equal, the router chooses the first two experts. Both are on the first rank.
+// If all scores are equal, the router chooses the first two experts. Both are on the first rank, so the experts of
+// other ranks get no tokens.
 TEST(ExpertParallel, ExpertsWithoutTokensGetZeroGradients) {
   const auto workload = made_workload("tiny-experts,experts=6");
   const auto gradients = [&](const std::string& strategy, const std::string& mesh) {

@@ -19,7 +19,7 @@ using namespace ddp_ranks;
 using namespace sharded_runs;
 using fsdp::RowCut;
 
-TEST(RowCut, JoinsTheRowsOfAllRanksToTheWholeTensor) {
+TEST(ShardsByRows, OfAllRanksTogetherAreTheWholeTensor) {
   const std::vector<at::Tensor> tensors = {at::rand({7, 3}), at::rand({2}), at::rand({5, 4}).t(), at::rand({}),
                                            at::rand({6, 1, 2})};
   for (const int ranks : {1, 2, 3, 5, 8}) {
@@ -39,7 +39,7 @@ TEST(RowCut, JoinsTheRowsOfAllRanksToTheWholeTensor) {
   }
 }
 
-TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
+TEST(ShardsByRows, HaveFewerRowsOrNoneOnTheLastRanks) {
   const at::Tensor tensor = at::arange(10).view({5, 2});
   const RowCut cut({tensor}, 4);
   std::vector<int64_t> rows;
@@ -51,7 +51,7 @@ TEST(RowCut, GivesTheLastRanksFewerRowsOrNone) {
 }
 
 TEST(ParameterTable, HasEachTensorOnceUnderItsFirstNameWithTheBlocksThatUseIt) {
-  // The blocks of this model: embedding, layer, norm, head.
+  // The blocks of the following model: embedding, layer, norm, head.
   const auto tied = gpt("layers=1,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const std::vector<TableRow> table = parameter_table(*tied);
   EXPECT_EQ(table[0].name, "model.embed_tokens.weight");
@@ -77,7 +77,7 @@ TEST(ParameterTable, RefusesALayerThatIsNotRegisteredInItsModel) {
 TEST(UnitPlan, PutsParametersSharedByUnitsIntoTheRootUnit) {
   const auto tied = gpt("layers=3,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   const auto plan = fsdp::plan_units(*tied, 2);
-  EXPECT_EQ(plan.units.size(), 3U);  // units: embedding with a layer; two layers; norm with head
+  EXPECT_EQ(plan.units.size(), 3U);  // the units: embedding with a layer; two layers; norm with head
   ASSERT_EQ(plan.root.parameters.size(), 1U);
   EXPECT_TRUE(plan.root.parameters[0].is_same(*tied->named_parameters().find("model.embed_tokens.weight")));
   const auto one = fsdp::plan_units(*tied, 100);
@@ -205,7 +205,8 @@ TEST(ShardedStrategies, TrainLikeDdpWhenAUnitIsFrozenOrSkippedByAllRanks) {
 }
 
 TEST(ShardedStrategies, GiveDdpsGradientsIfTheyReduceOnlyInTheLastMicroBatch) {
-  // tied=off, because the gradients of a tied embedding are added unit by unit instead of micro-batch by micro-batch.
+  // The embedding is not tied to the head (tied=off). Otherwise its gradients would be added unit by unit instead of
+  // micro-batch by micro-batch.
   const auto workload = gpt("style=llama,layers=2,hidden=16,heads=2,kv_heads=1,seq=8,vocab=128,tied=off");
   const auto gradients_of = [&](const std::string& strategy, const Given& params) {
     NamedTensors gradients;
@@ -244,7 +245,7 @@ TEST(Fsdp, PeakOfGatheredParametersEqualsItsFormulaForEachPrefetchDepth) {
   EXPECT_GE(trained("fsdp", 2, *workload, {{"reshard", "off"}}).peak_bytes, static_cast<double>(all));
 }
 
-TEST(Fsdp, PeakOfGatheredParametersIncludesTheShardsKeptBetweenForwardAndBackward) {
+TEST(Fsdp, PeakOfGatheredParametersIncludesTheShardsKeptForTheBackwardPassIfRanksReshardInGroups) {
   const auto workload = gpt("layers=6,hidden=16,heads=2,seq=8,vocab=128");
   const auto plan = fsdp::plan_units(*workload->model(0), 1);
   const int64_t root = bytes_of(plan.root.parameters), embedding = bytes_of(plan.units[0].parameters),
@@ -361,7 +362,8 @@ int64_t memory_of_all(const NamedTensors& named) {
 
 TEST(ShardedStrategies, KeepOnEachRankOnlyItsRowsOfGradientsAndStateAfterAStep) {
   constexpr int ranks = 3;
-  const auto workload = gpt();  // gpt is trained by Adam: two tensors of state and a step count for each parameter
+  // this model is trained by Adam: two tensors of state and a step count for each parameter
+  const auto workload = gpt();
   int64_t rows = 0, counts = 0;
   for (const at::Tensor& one : workload->model(0)->parameters()) {
     rows += RowCut({one}, ranks).shard_elements() * static_cast<int64_t>(one.itemsize());
@@ -467,12 +469,11 @@ TEST(ShardedStrategies, RefuseInvalidValuesForTheFlagParamNamingTheParameter) {
 TEST(Fsdp, DeclaresAboutHalfTheGatheredBytesWithGatherInBfloat16) {
   const auto workload = gpt();
   const auto model = workload->model(0);
-  const auto& known = strategy_registry().at("fsdp").params;
+  const StrategyInfo& fsdp = strategy_registry().at("fsdp");
   const auto gathered = [&](const Given& given, at::ScalarType dtype) {
-    const Params params(known, given, "fsdp");
+    const Params params(fsdp.params, given, "fsdp");
     const MeshShape mesh = {{"dp", 2}};
-    const auto traffic =
-        fsdp::traffic(fsdp::Stage::fsdp, {.model = *model, .dtype = dtype, .params = params, .mesh = mesh});
+    const auto traffic = fsdp.traffic({.model = *model, .dtype = dtype, .params = params, .mesh = mesh, .micro = {1}});
     for (const Traffic& one : traffic.value())
       if (one.op == "allgather") return one.bytes;
     return int64_t{0};
@@ -488,8 +489,8 @@ std::map<std::string, int64_t> formula_bytes(const Model& model, const std::stri
   const StrategyInfo& info = strategy_registry().at("fsdp");
   const Params params(info.params, {{"reshard", reshard}}, info.name);
   const MeshShape mesh = effective_mesh(info, params, asked, ranks_of(parse_mesh(asked)));
-  const auto traffic =
-      info.traffic({.model = model, .dtype = at::kFloat, .params = params, .mesh = mesh, .accumulate = 2});
+  const auto traffic = info.traffic(
+      {.model = model, .dtype = at::kFloat, .params = params, .mesh = mesh, .accumulate = 2, .micro = {1, 1}});
   std::map<std::string, int64_t> bytes;
   for (const Traffic& one : traffic.value())
     if (one.bytes > 0) bytes[one.op + " " + one.axis] += one.bytes;

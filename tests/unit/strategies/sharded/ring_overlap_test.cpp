@@ -17,7 +17,8 @@ using namespace sharded_runs;
 // Counts the attention blocks that a rank computes, and records when its transfers start and are awaited.
 struct Record {
   struct Transfer {
-    // Numbers of blocks computed before the transfer's start, and before the wait for its end; -1: no wait.
+    // Number of attention blocks that were computed before the transfer's start, and before the wait for the transfer's
+    // end; -1: no wait.
     int begun = 0, awaited = -1;
   };
   int blocks = 0;  // computed so far
@@ -85,7 +86,7 @@ class RecordingTransfers : public ForwardingBackend {
 
 // Each rank has two pieces of the sequence. It computes 3 blocks with its own keys, and then 2 with those of each other
 // rank.
-TEST(RingAttention, ComputesTheBlocksOfAHopWhileTheNextKeysTravel) {
+TEST(RingAttention, ComputesWithReceivedKeysWhileTheNextKeysAreTransferred) {
   constexpr int ranks = 3, tokens = 12;
   expect_no_errors(on_ranks(ranks, [&](Rank& me) {
     Record record;
@@ -100,7 +101,8 @@ TEST(RingAttention, ComputesTheBlocksOfAHopWhileTheNextKeysTravel) {
     const at::Tensor x = at::ones({1, 2, tokens / ranks, 5}, at::kDouble);
 
     const context::Ring::Result whole = ring.forward(x, x, x, kernel);
-    // In each of two hops the rank sends and receives keys and values, while it computes 3 and 2 blocks.
+    // The keys and values make two hops. In each, the rank sends and receives while it computes 3 blocks (first hop) or
+    // 2 blocks (second).
     EXPECT_EQ(record.blocks_during_transfers(), (std::vector<int>{3, 3, 2, 2})) << "rank " << me.rank;
 
     record = {};

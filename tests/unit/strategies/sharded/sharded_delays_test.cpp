@@ -81,7 +81,7 @@ TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTrainingWithPartsKeptInPai
 
 // With reshard=shard and with reshard=2, all four ranks shard the parameters, as fsdp does without a mesh. So the sums
 // have the same bits.
-TEST_P(RandomDelaysOnAMesh, ChangeNoBitIfReshardingIsLimitedToGroupsOfRanks) {
+TEST_P(RandomDelaysOnAMesh, ChangeNoBitIfParametersAreReshardedWithinGroupsOfRanks) {
   const Outcome due = trained({.strategy = "fsdp", .world = 4}, *workload_);
   uint64_t seed = 1;
   for (const char* prefetch : {"0", "1", "2"})

@@ -7,7 +7,8 @@ namespace {
 
 using namespace sharded_runs;
 
-constexpr int64_t samples_of_a_step = 12;  // a multiple of every number of ranks in layouts()
+// number of samples in a step: a multiple of every number of ranks in layouts()
+constexpr int64_t samples_of_a_step = 12;
 
 std::vector<Training> layouts() {
   std::vector<Training> all;
@@ -129,14 +130,14 @@ INSTANTIATE_TEST_SUITE_P(Sharded, SavedState,
                            return std::string(one.param).starts_with("tiny,") ? "Adam" : "Momentum";
                          });
 
-// Without a balance loss the gradient does not depend on the number of replicas.
+// Gradients do not depend on the number of replicas, because the model has no balance loss (balance=0).
 constexpr const char* with_experts = "tiny-experts,padding=off,balance=0";
 
-TEST(SavedExperts, ResumeUnderOtherLayouts) {
+TEST(SavedStateOfExperts, ResumesUnderOtherLayouts) {
   expect_to_resume_under_each_other(dividing_experts(), *gpt(with_experts), first_far);
 }
 
-TEST(SavedExperts, ResumeUnderTheSameLayoutWithTheSameBits) {
+TEST(SavedStateOfExperts, ResumesUnderTheSameLayoutWithTheSameBits) {
   expect_to_resume_with_the_same_bits(dividing_experts(), *gpt(with_experts));
 }
 
@@ -144,7 +145,7 @@ TEST(SavedExperts, ResumeUnderTheSameLayoutWithTheSameBits) {
 // differently, so with other sizes the bits could depend on how parameters are cut.
 constexpr const char* whole_vectors = "style=llama,layers=2,hidden=32,heads=2,mlp=64,seq=8,vocab=128,tied=off";
 
-TEST(LayoutsOfTheSameOrder, OfAdditionsWithTwoReplicasResumeUnderEachOtherWithTheSameBits) {
+TEST(LayoutsThatAddGradientsInOneOrder, WithTwoReplicasResumeEachOthersStateWithTheSameBits) {
   expect_to_resume_under_each_other({{.strategy = "ddp"},
                                      {.strategy = "zero2"},
                                      {.strategy = "fsdp"},
@@ -155,8 +156,8 @@ TEST(LayoutsOfTheSameOrder, OfAdditionsWithTwoReplicasResumeUnderEachOtherWithTh
                                     *gpt(whole_vectors), first_difference);
 }
 
-// A stage adds the gradients of the micro-batches in ascending order, as one device does.
-TEST(LayoutsOfTheSameOrder, OfAdditionsWithStagesOrOneDeviceResumeUnderEachOtherWithTheSameBits) {
+// A stage adds the gradients of the micro-batches in ascending order, as one device does, so the bits are the same.
+TEST(LayoutsThatAddGradientsInOneOrder, WithStagesOrOneDeviceResumeEachOthersStateWithTheSameBits) {
   expect_to_resume_under_each_other({{.strategy = "ddp", .world = 1},
                                      {.strategy = "pp", .mesh = "pp=2"},
                                      {.strategy = "pp", .world = 3, .params = {{"schedule", "zb-h1"}}, .mesh = "pp=3"},
@@ -164,7 +165,7 @@ TEST(LayoutsOfTheSameOrder, OfAdditionsWithStagesOrOneDeviceResumeUnderEachOther
                                     *gpt(whole_vectors), first_difference, /*micros=*/4);
 }
 
-TEST(LayoutsOfTheSameOrder, OfAdditionsWithSwappedAxesResumeUnderEachOtherWithTheSameBits) {
+TEST(LayoutsThatAddGradientsInOneOrder, WithSwappedAxesResumeEachOthersStateWithTheSameBits) {
   for (const auto& [mesh, swapped] : {std::pair{"dp=2,tp=2", "tp=2,dp=2"}, {"shard=2,cp=2", "cp=2,shard=2"}})
     expect_to_resume_under_each_other(
         {{.strategy = "layout", .world = 4, .mesh = mesh}, {.strategy = "layout", .world = 4, .mesh = swapped}},

@@ -31,9 +31,9 @@ std::vector<Setting> settings() {
       for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, workload, "", params});
     all.push_back({"tp", "tp=4", "gpt-exact", "heads=6", params});
     for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt", "tiny", params});
-    // With 3 or more ranks, each rank has all key and value heads.
+    // With 3 or more ranks, each rank has all key and value heads of this model.
     for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, "gpt", "tiny-llama", params});
-    // The ranks share the only key and value head, with its biases.
+    // This model has a single key and value head, with biases, which both ranks share.
     all.push_back({"tp", "tp=2", "gpt", "tiny,kv_heads=1", params});
     all.push_back({"tp", "dp=2,tp=2", "gpt", "tiny", params, 0.01});
   }
@@ -60,7 +60,7 @@ class Weighted : public WrappedWorkload {
   }
 };
 
-TEST(TensorParallel, GradientsEqualThoseOfOneDeviceIfTheLossWeightsEachOutput) {
+TEST(TensorParallel, GradientsEqualThoseOfOneDeviceIfTheLossHasADifferentWeightForEachOutput) {
   for (const std::string name : {"mnist-mlp", "convnet"}) {
     const auto inner = workload_registry().at(name).make({});
     const Weighted workload(*inner);
@@ -108,7 +108,7 @@ TEST(TensorParallel, LossOverAShardedVocabularyEqualsThatOverTheWhole) {
   }
 }
 
-// Makes the strategy tp on this mesh. Returns the error of rank 0.
+// Makes the strategy tp on a mesh, with a model, that it should refuse. Returns the error message of rank 0.
 std::string refusal(const std::string& mesh, int ranks, const std::string& workload, const std::string& model,
                     const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});
@@ -170,7 +170,7 @@ TEST(TensorParallel, CallsFourAllreducesPerLayerOrWithSequenceFourGathersAndScat
   const auto workload = gpt("tiny,padding=off");
   const auto plain = amounts_of_a_step(*workload, {4}, {});
   EXPECT_EQ(plain.at("allreduce").calls, 4 * layers + embedding + head + maximum_and_sum_of_the_loss);
-  EXPECT_FALSE(plain.contains("allgather"));  // the logits are not gathered
+  EXPECT_FALSE(plain.contains("allgather"));  // tp does not gather the logits in a training step
   const auto sequence = amounts_of_a_step(*workload, {4}, {{"sequence", "on"}});
   const int gradients_of_norms = 1;
   EXPECT_EQ(sequence.at("reduce_scatter").calls, 4 * layers + embedding + head);
@@ -186,7 +186,7 @@ TEST(TensorParallel, TheTrafficFormulaGivesTheBytesAndTheNumberOfCallsOfEachOper
     const auto workload = workload_registry().at(name).make({.model = size});
     const auto model = workload->model(3);
     const Params params(tensor::parameters(), given, "tp");
-    const auto formula = tensor::traffic(
+    const auto formula = strategy_registry().at("tp").traffic(
         {.model = *model, .dtype = at::kDouble, .params = params, .mesh = mesh, .samples = 5, .micro = micro});
     Amounts due;
     for (const Traffic& one : formula.value()) {

@@ -1,5 +1,5 @@
-// Declares Scatter and Gather for LibTorch's data_parallel.h. LibTorch's own header of this name includes CUDA headers,
-// which are missing on machines without CUDA. Our code must not construct these types.
+// Declares Scatter and Gather, which LibTorch's data_parallel.h uses. LibTorch's own header of this name includes CUDA
+// headers, so it cannot be compiled on machines without CUDA. Our code must not construct these types.
 #pragma once
 
 #include <optional>

@@ -1,0 +1,21 @@
+// The traffic formula of a layout: the sum of the formulas of its mesh axes.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "strategies/api/traffic.h"
+#include "strategies/layout/options.h"
+
+namespace dpbench::layout {
+
+// Returns the traffic of one rank in one step. Returns nullopt if a part of it has no formula:
+// - under autocast with cp, pp, tp or ep: a layer then chooses the dtype of an activation,
+// - with recomputation and cp, tp or ep: some activations are exchanged again,
+// - with tp.verify,
+// - with experts that drop tokens,
+// - with several parts of a micro-batch (pipeline.microbatches) and shard or ep: ranks agree on their number,
+// - with pp and tp, unless all activations between blocks are whole or cut along the sequence.
+std::optional<std::vector<Traffic>> traffic(const Options& options, const TrafficQuery& query);
+
+}  // namespace dpbench::layout

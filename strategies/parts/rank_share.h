@@ -1,0 +1,47 @@
+// The share of one rank of a mesh in the model and in a step, for the traffic formulas of the mesh's axes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "strategies/api/named_tensors.h"
+#include "workloads/api/tensor_split.h"
+
+namespace dpbench {
+
+struct RankShare {
+  NamedTensors parameters;     // trained parameters of this rank's blocks: the part of each that the rank stores
+  std::vector<bool> computes;  // for each of the model's blocks, true if this rank computes it; empty: it computes all
+  bool has_loss = true;        // true if this rank computes the loss
+  std::vector<int64_t> parts;  // numbers of samples of the parts of micro-batches; a part is one pass through the model
+  // Tokens of a sample: all of them, those in this rank's layers, and those of its activations between layers. All are
+  // 1 for a model without a sequence.
+  int64_t sequence = 1, tokens = 1, between = 1;
+
+  bool computes_block(size_t block) const { return computes.empty() || (block < computes.size() && computes[block]); }
+
+  // Returns how many of the blocks first .. first + count - 1 this rank computes.
+  int64_t layers(size_t first, int64_t count) const {
+    int64_t mine = 0;
+    for (size_t block = first; block < first + static_cast<size_t>(count); ++block)
+      mine += computes_block(block) ? 1 : 0;
+    return mine;
+  }
+
+  // Returns the calls of this rank's blocks together.
+  SplitCalls sum_of(const CallsOfBlocks& of_blocks) const {
+    SplitCalls sum;
+    for (const auto& [block, calls] : of_blocks)
+      if (computes_block(block)) sum.elements += calls.elements, sum.calls += calls.calls;
+    return sum;
+  }
+
+  // Returns the number of parts that have samples.
+  int64_t passes() const {
+    return std::ranges::count_if(parts, [](int64_t samples) { return samples > 0; });
+  }
+};
+
+}  // namespace dpbench
