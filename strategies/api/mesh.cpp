@@ -65,7 +65,8 @@ BackendSetup within(const std::vector<int>& ranks, const std::string& prefix, co
 
 }  // namespace
 
-Mesh::Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) : group_(group) {
+Mesh::Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)
+    : shape_{{axis, group ? group->getSize() : 1}}, group_(group) {
   axes_.push_back({.name = axis});
   if (!group || group->getSize() == 1) return;
   axes_[0].group = group;
@@ -75,20 +76,19 @@ Mesh::Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>
 
 Mesh::Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>& world, const std::string& backend,
            const BackendSetup& setup)
-    : group_(world) {
+    : shape_(shape), group_(world) {
   require_same_mesh(shape, setup);
   require_grid(shape, setup.world);
-  for (size_t i = 0; i < shape.size(); ++i) {
-    Axis& axis = axes_.emplace_back(Axis{.name = shape[i].name});
-    if (shape[i].size == 1) continue;
-    const auto groups = groups_of_axis(shape, i);
-    for (size_t g = 0; g < groups.size(); ++g) {
-      const auto mine = std::find(groups[g].begin(), groups[g].end(), setup.rank);
-      if (mine == groups[g].end()) continue;
-      axis.rank = static_cast<int>(mine - groups[g].begin());
-      axis.size = shape[i].size;
+  for (const NamedGroups& one : named_groups(shape)) {
+    Axis& axis = axes_.emplace_back(Axis{.name = one.name});
+    for (size_t g = 0; g < one.groups.size(); ++g) {
+      const std::vector<int>& ranks = one.groups[g];
+      const auto mine = std::find(ranks.begin(), ranks.end(), setup.rank);
+      if (mine == ranks.end() || ranks.size() == 1) continue;
+      axis.rank = static_cast<int>(mine - ranks.begin());
+      axis.size = static_cast<int>(ranks.size());
       const std::string prefix = text_of(shape) + "/" + axis.name + "/" + std::to_string(g);
-      axis.group = axis.size == setup.world ? world : make_process_group(backend, within(groups[g], prefix, setup));
+      axis.group = axis.size == setup.world ? world : make_process_group(backend, within(ranks, prefix, setup));
     }
   }
 }
@@ -98,12 +98,6 @@ const Axis& Mesh::axis(const std::string& name) const {
   for (const Axis& axis : axes_)
     if (axis.name == name) return axis;
   return single;
-}
-
-MeshShape Mesh::shape() const {
-  MeshShape shape;
-  for (const Axis& axis : axes_) shape.push_back({axis.name, axis.size});
-  return shape;
 }
 
 Mesh Mesh::with_groups(const Replace& replace) const {

@@ -26,18 +26,19 @@ class Mesh {
   // Makes a mesh with one axis, which has all ranks of `group`. If `group` is null, the axis has one rank.
   Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
   // Makes a mesh of all ranks of `world`, with a new group of the backend for each axis that is neither the whole world
-  // nor a single rank. Collective: every rank of the world calls it with the same axes. If two ranks pass different
-  // axes, it throws on every rank and names both. setup: the setup of `world`, except that its store has a prefix
-  // private to this mesh.
+  // nor a single rank, and for each axis's parts. Collective: every rank of the world calls it with the same axes. If
+  // two ranks pass different axes, it throws on every rank and names both. setup: the setup of `world`, except that its
+  // store has a prefix private to this mesh.
   Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>& world, const std::string& backend,
        const BackendSetup& setup);
 
   // The group of all ranks; null for a single process without a backend.
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
-  // Returns the axis of this name. If the mesh does not have it, returns an axis with one rank.
+  // Returns the axis or the parts of this name. If the mesh does not have them, returns an axis with one rank.
   const Axis& axis(const std::string& name) const;
+  // Returns all axes, each followed by its parts if it has any, which are named as by part_name().
   const std::vector<Axis>& axes() const { return axes_; }
-  MeshShape shape() const;
+  const MeshShape& shape() const { return shape_; }
 
   // Returns a copy of the mesh in which each process group is replaced by the result of replace(axis, group). For the
   // group of all ranks, the argument `axis` is the name of an axis that has all ranks, or world_axis if there is none.
@@ -46,6 +47,7 @@ class Mesh {
   Mesh with_groups(const Replace& replace) const;
 
  private:
+  MeshShape shape_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<Axis> axes_;
 };

@@ -106,11 +106,9 @@ StrategyInfo promised(StrategyInfo info, const Params& params) {
   return info;
 }
 
-std::string effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world) {
-  if (!info.mesh_for) return asked;
+MeshShape effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world) {
   const MeshShape given = asked.empty() ? MeshShape{{default_axis, world}} : parse_mesh(asked);
-  const MeshShape shape = info.mesh_for(given, params);
-  return shape == given ? asked : text_of(shape);
+  return info.mesh_for ? info.mesh_for(given, params) : given;
 }
 
 Registry<StrategyInfo>& strategy_registry() {

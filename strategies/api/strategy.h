@@ -216,9 +216,8 @@ struct StrategyInfo {
   // Adjusts the fields of StrategyInfo to the values of the strategy's parameters. Throws UsageError for values that
   // cannot be combined.
   std::function<void(StrategyInfo&, const Params&)> promise = {};
-  // Returns the mesh that the strategy needs in place of the user's mesh `asked`, if these values of Params need more
-  // groups of ranks. Both meshes must give each rank the same samples. Empty: the strategy always runs on the user's
-  // mesh.
+  // For values of Params that need groups of ranks within an axis: returns the user's mesh `asked` with parts of axes
+  // (AxisSize::part). Empty: the strategy always runs on the user's mesh.
   std::function<MeshShape(const MeshShape& asked, const Params&)> mesh_for = {};
   std::vector<Variant> variants = {};
 };
@@ -227,9 +226,9 @@ struct StrategyInfo {
 // other.
 StrategyInfo promised(StrategyInfo info, const Params& params);
 
-// Returns the mesh on which `world` ranks run the strategy with these parameter values, as text such as "dp=2,tp=2".
-// asked: the user's mesh; if empty, all ranks are on the axis dp.
-std::string effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world);
+// Returns the mesh on which `world` ranks run the strategy with these parameter values. asked: the user's mesh; if
+// empty, all ranks are on the axis dp.
+MeshShape effective_mesh(const StrategyInfo& info, const Params& params, const std::string& asked, int world);
 
 Registry<StrategyInfo>& strategy_registry();
 

@@ -32,8 +32,8 @@ void set_reshard(Options& options, const Params& params) {
     refuse(params, "reshard", "must be 2 or more. To keep whole units, use off");
   options.reshard =
       options.group_size
-          ? Reshard::shard
-          : chosen<Reshard>(params, "reshard", {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::shard}},
+          ? Reshard::parts
+          : chosen<Reshard>(params, "reshard", {{"on", Reshard::on}, {"off", Reshard::off}, {"shard", Reshard::parts}},
                             ", or a number of ranks");
 }
 
@@ -58,9 +58,15 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
 // because its backward pass follows at once.
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
-int ranks_of(const MeshShape& mesh, const std::string& axis) {
-  return axis == world_axis ? dpbench::ranks_of(mesh) : size_of(mesh, axis);
+// Returns the number of ranks in a group of an axis or of an axis's parts; 1 if the mesh does not have them.
+int ranks_of(const MeshShape& mesh, const std::string& name) {
+  if (name == world_axis) return dpbench::ranks_of(mesh);
+  for (const AxisSize& axis : mesh)
+    if (axis.part > 1 && name == part_name(axis.name, axis.part)) return axis.part;
+  return size_of(mesh, name);
 }
+
+std::string axis_of_rows(const MeshShape& mesh) { return size_of(mesh, "shard") > 1 ? "shard" : "dp"; }
 
 // How often a step gathers a unit, in forward and in backward passes.
 struct Gathers {
@@ -93,12 +99,16 @@ struct Amount {
 
 }  // namespace
 
-std::string shard_axis(const MeshShape& mesh, Reshard reshard) {
-  if (mesh.size() > 1 && reshard == Reshard::shard) return world_axis;
-  return size_of(mesh, "shard") > 1 ? "shard" : "dp";
+std::string shard_axis(const MeshShape& mesh, const Options& options) {
+  const bool over_all = mesh.size() > 1 && options.reshard == Reshard::parts && !options.group_size;
+  return over_all ? world_axis : axis_of_rows(mesh);
 }
-std::string replica_axis(const MeshShape& mesh, Reshard reshard) {
-  return size_of(mesh, "shard") > 1 && reshard != Reshard::shard ? "dp" : "";
+std::string replica_axis(const MeshShape& mesh, const Options& options) {
+  return shard_axis(mesh, options) == "shard" ? "dp" : "";
+}
+std::string part_axis(const MeshShape& mesh, const Options& options) {
+  if (options.reshard != Reshard::parts) return "";
+  return options.group_size ? part_name(shard_axis(mesh, options), *options.group_size) : "shard";
 }
 
 Options options_of(Stage stage, const Params& params, std::optional<at::ScalarType> dtype) {
@@ -139,7 +149,7 @@ std::vector<ParamInfo> parameters(Stage stage) {
       {"reshard", "on",
        "on: free a unit after its forward pass, and gather it again for its backward pass; off: keep it; shard: "
        "cut parameters over all ranks, and keep a part of the unit on each rank of the mesh's axis shard; a number: "
-       "the same for groups of that many neighbouring ranks, on a mesh of one axis",
+       "keep a part of the unit on each rank of groups of that many neighbouring ranks",
        "on|off|shard|integer from 2"});
   all.push_back({"gather", "own", "dtype in which matrices are gathered and used: their own, or bf16 with --dtype bf16",
                  "own|bf16"});
@@ -168,9 +178,12 @@ std::vector<Variant> variants(Stage stage) {
 }
 
 MeshShape mesh_for(const MeshShape& asked, const Params& params) {
-  const int64_t size = group_size_of(params).value_or(0), ranks = dpbench::ranks_of(asked);
-  if (asked.size() > 1 || size < 2 || size >= ranks || ranks % size != 0) return asked;
-  return {{"dp", static_cast<int>(ranks / size)}, {"shard", static_cast<int>(size)}};
+  const int64_t part = group_size_of(params).value_or(1);
+  MeshShape mesh = asked;
+  for (AxisSize& axis : mesh)
+    if (axis.name == axis_of_rows(asked) && part > 1 && part < axis.size && axis.size % part == 0)
+      axis.part = static_cast<int>(part);
+  return mesh;
 }
 
 void promise(Stage stage, StrategyInfo& info, const Params& params) {
@@ -184,7 +197,8 @@ void promise(Stage stage, StrategyInfo& info, const Params& params) {
 // Parameters of a unit that differ in their own dtype, in that of the gather or in that of the reduction travel in
 // separate calls.
 std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const UnitShare& share) {
-  const int ranks = share.shard.size, part_ranks = size_of(query.mesh, "shard");
+  const std::string part = part_axis(query.mesh, options);
+  const int ranks = share.shard.size, part_ranks = ranks_of(query.mesh, part);
   UnitPlan plan = plan_units(query.model, options.blocks_per_unit, share.stages);
   std::erase_if(plan.root.parameters, [&](const at::Tensor& one) { return !share.is_mine(one); });
   const auto own = [&](const at::Tensor& one) { return query.stored(one); };
@@ -214,21 +228,21 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, 
   const std::vector<Gathers> gathers = gathers_of_units(options, plan, share.passes);
   for (size_t i = 0; i < plan.units.size(); ++i) {
     const std::vector<at::Tensor>& parameters = plan.units[i].parameters;
-    const bool by_parts = options.reshard == Reshard::shard;
+    const bool by_parts = options.reshard == Reshard::parts;
     gathered.add(shards(parameters, ranks, as_gathered), gathers[i].forward + (by_parts ? 0 : gathers[i].backward));
     if (by_parts) in_parts.add(shards(parameters, part_ranks, as_gathered), gathers[i].backward);
     add_gradients(plan.units[i]);
   }
   std::vector<Traffic> all;
   if (ranks > 1) all = {gathered.on(share.shard.name, "allgather"), reduced.on(share.shard.name, "reduce_scatter")};
-  if (ranks > 1 && part_ranks > 1) all.push_back(in_parts.on("shard", "allgather"));
+  if (ranks > 1 && part_ranks > 1) all.push_back(in_parts.on(part, "allgather"));
   if (share.replicas.size > 1) all.push_back(summed.on(share.replicas.name, "allreduce"));
   return all;
 }
 
 // Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While one unit computes, the root
 // unit is gathered too, and the next `prefetch` units are on their way. Units that have computed stay gathered with
-// reshard=off; with reshard=shard each rank keeps a part of them.
+// reshard=off; with Reshard::parts each rank keeps a part of them.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;
@@ -246,14 +260,15 @@ std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
       bytes += gathered(plan.units[static_cast<size_t>(next)], ranks);
     return bytes;
   };
-  const int ranks = ranks_of(query.mesh, shard_axis(query.mesh, options.reshard));
-  const int ranks_backward = options.reshard == Reshard::shard ? size_of(query.mesh, "shard") : ranks;
+  const int ranks = ranks_of(query.mesh, shard_axis(query.mesh, options));
+  const int ranks_backward =
+      options.reshard == Reshard::parts ? ranks_of(query.mesh, part_axis(query.mesh, options)) : ranks;
   const bool again = options.reshard != Reshard::off;
   const auto shards = [&](const PlannedUnit& unit) {
     return shard_bytes(unit.parameters, ranks, [&](const at::Tensor& one) { return query.stored(one); });
   };
   const auto part = [&](const PlannedUnit& unit, int64_t i) {
-    if (options.reshard != Reshard::shard || is_last(static_cast<size_t>(i), plan.units.size())) return int64_t{0};
+    if (options.reshard != Reshard::parts || is_last(static_cast<size_t>(i), plan.units.size())) return int64_t{0};
     return gathered(unit, ranks_backward) / ranks_backward;
   };
   int64_t kept = whole(plan.root), most = gathered(plan.root, ranks), stored = shards(plan.root);

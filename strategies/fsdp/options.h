@@ -16,10 +16,10 @@ namespace dpbench::fsdp {
 enum class Stage { zero2, fsdp };
 
 // How a unit (parameters that are gathered together) is kept between its forward and its backward pass. on: it is
-// freed. off: it stays gathered. shard: although parameters are sharded over all ranks, each group of the mesh axis
-// `shard` keeps the whole unit, with a part on each rank. The value reshard=N means `shard` too, on a mesh divided into
-// groups of N ranks.
-enum class Reshard { on, off, shard };
+// freed. off: it stays gathered. parts: the ranks of a group keep a part each, together the whole unit. With
+// reshard=shard, the groups are those of the mesh axis `shard`, and parameters are sharded over all ranks. With
+// reshard=N, they have N neighbouring ranks of the axis over which parameters are sharded.
+enum class Reshard { on, off, parts };
 
 struct Options {
   Stage stage = Stage::fsdp;
@@ -28,9 +28,8 @@ struct Options {
   // flight.
   int64_t prefetch = 1;
   Reshard reshard = Reshard::on;
-  // The number N, if the user set reshard=N: the number of ranks on the axis `shard`.
-  std::optional<int64_t> group_size = {};
-  bool reduce_each_micro = true;  // true: sum gradients over ranks in every micro-batch, not only in the last
+  std::optional<int64_t> group_size = {};  // N of reshard=N
+  bool reduce_each_micro = true;           // true: sum gradients over ranks in every micro-batch, not only in the last
   bool find_unused = false;
   bool poison = false;
   std::optional<at::ScalarType> gathered = {}, reduced = {};
@@ -45,16 +44,19 @@ std::vector<Variant> variants(Stage stage);
 Settings settings(Stage stage);
 void promise(Stage stage, StrategyInfo& info, const Params& params);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
-// Returns the mesh on which fsdp runs, for the mesh `asked` of the user. With reshard=N, a mesh of one axis is divided
-// into groups of N neighbouring ranks, which form the axis `shard`. If that is not possible, because N is not a proper
-// divisor of the number of ranks, the mesh stays as it is, and fsdp refuses N later.
+// Returns the mesh on which fsdp runs, for the mesh `asked` of the user. With reshard=N, the axis over which parameters
+// are sharded gets parts of N ranks. If that is not possible, because N is not a proper divisor of the axis's number of
+// ranks, the mesh stays as it is, and fsdp refuses N later.
 MeshShape mesh_for(const MeshShape& asked, const Params& params);
 
 // Returns the name of the mesh axis over which parameters are sharded. On a mesh of several axes with reshard=shard,
 // that is world_axis, the name that stands for all ranks; otherwise "shard" if the mesh has this axis, else "dp".
-std::string shard_axis(const MeshShape& mesh, Reshard reshard);
+std::string shard_axis(const MeshShape& mesh, const Options& options);
 // Returns the name of the mesh axis on which all ranks store the same rows of each parameter; empty if there is none.
-std::string replica_axis(const MeshShape& mesh, Reshard reshard);
+std::string replica_axis(const MeshShape& mesh, const Options& options);
+// Returns the name of the mesh axis, or of the parts of an axis, whose ranks together keep a unit between its forward
+// and its backward pass; empty unless the options have Reshard::parts.
+std::string part_axis(const MeshShape& mesh, const Options& options);
 
 // A forward or backward pass through one of this rank's stages. last_stage: true if the stage is the model's last one.
 struct UnitPass {

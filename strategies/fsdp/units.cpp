@@ -97,7 +97,7 @@ void Units::free_after_forward(size_t unit) {
   if (!frees_) return;
   if (!at::GradMode::is_enabled() || options_.reshard == Reshard::on)
     units_[unit].free();
-  else if (options_.reshard == Reshard::shard)
+  else if (options_.reshard == Reshard::parts)
     units_[unit].free_between();
 }
 

@@ -42,8 +42,7 @@ RankModel::RankModel(const Mesh& mesh, const Options& options, const Workload& w
   refuse_uncut_sequence(model, axes, options);
   tensors.cut(model);
   experts.cut(model);
-  if (options.sharded && axes.choose_shard(mesh, options))
-    shard(options.sharded->reshard == fsdp::Reshard::shard ? mesh.axis("shard") : Axis());
+  if (options.sharded && axes.choose_shard(mesh, options)) shard();
   keep_own();
 }
 
@@ -57,9 +56,8 @@ std::vector<pipeline::Stage> RankModel::cut(const Workload& workload, const std:
                               balances ? pipeline::flop_of(runs_of_blocks(replica, workload)) : std::vector<double>());
 }
 
-// Divides this rank's stages into units of sharded parameters. between: the axis over which parameters are sharded
-// between forward and backward pass.
-void RankModel::shard(const Axis& between) {
+// Divides this rank's stages into units of sharded parameters.
+void RankModel::shard() {
   std::vector<fsdp::Span> spans;
   for (const pipeline::Stage& stage : stages)
     if (stage.rank == axes.pp.rank) spans.push_back({stage.first, stage.last});
@@ -79,7 +77,7 @@ void RankModel::shard(const Axis& between) {
   units.emplace(*replica.shared_model(), names, spans, mine, sharded,
                 fsdp::Storage{.shard = axes.shard,
                               .replica = axes.replicas,
-                              .between = between,
+                              .between = axes.between,
                               .whole = sharded.stage == fsdp::Stage::zero2,
                               .gathered = sharded.gathered,
                               .reduced = sharded.reduced,

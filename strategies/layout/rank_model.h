@@ -76,7 +76,7 @@ struct RankModel {
 
  private:
   std::vector<pipeline::Stage> cut(const Workload& workload, const std::vector<int>& rank_of_stages) const;
-  void shard(const Axis& between);
+  void shard();
   void keep_own();
 };
 

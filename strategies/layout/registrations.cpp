@@ -113,9 +113,9 @@ Options layout_options(const Params& params, std::optional<at::ScalarType> dtype
                   .tensor = tensor::options_of(params),
                   .context = context::options_of(params),
                   .sharded = fsdp::options_of(fsdp::Stage::fsdp, params, dtype)};
-  if (options.sharded->reshard == fsdp::Reshard::shard)
+  if (options.sharded->reshard == fsdp::Reshard::parts)
     throw UsageError("layout.reshard=" + params.text("reshard") +
-                     ": only the strategy fsdp cuts parameters over two axes. Use on or off");
+                     ": only the strategy fsdp keeps parts of units in groups of ranks. Use on or off");
   return options;
 }
 

@@ -85,8 +85,8 @@ Formula::Formula(const TrafficQuery& query, const Options& options)
   if (options.sharded) {
     has_units_ = options.shards_over_dp || shard_.size > 1 || options.sharded->gathered || options.sharded->reduced;
     if (options.shards_over_dp) {
-      shard_ = axis_of(query, fsdp::shard_axis(query.mesh, options.sharded->reshard));
-      replicas_ = axis_of(query, fsdp::replica_axis(query.mesh, options.sharded->reshard));
+      shard_ = axis_of(query, fsdp::shard_axis(query.mesh, *options.sharded));
+      replicas_ = axis_of(query, fsdp::replica_axis(query.mesh, *options.sharded));
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "strategies/python/python_strategy.h"
 
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -97,6 +98,17 @@ NamedTensors PythonStrategy::parameters() { return call("parameters", id_).answe
 NamedTensors PythonStrategy::gradients() { return call("gradients", id_).answer; }
 NamedTensors PythonStrategy::buffers() { return call("buffers", id_).answer; }
 NamedTensors PythonStrategy::state() { return call("state", id_).answer; }
+
+KeptTensors PythonStrategy::kept_tensors() {
+  const Frame done = call("kept_tensors", id_);
+  KeptTensors kept;
+  NamedTensors* const lists[] = {&kept.parameters, &kept.buffers, &kept.gradients, &kept.state};
+  check(done.answered_numbers.size() == std::size(lists), "kept_tensors() must return four dictionaries");
+  auto next = done.answer.begin();
+  for (size_t i = 0; i < std::size(lists); ++i)
+    for (int64_t k = 0; k < done.answered_numbers[i]; ++k) lists[i]->push_back(*next++);
+  return kept;
+}
 
 void PythonStrategy::load(const Snapshot& snapshot) {
   Frame frame;

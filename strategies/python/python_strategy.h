@@ -22,6 +22,7 @@ class PythonStrategy : public Strategy {
   NamedTensors gradients() override;
   NamedTensors buffers() override;
   NamedTensors state() override;
+  KeptTensors kept_tensors() override;
   void load(const Snapshot& snapshot) override;
 
   const Setup& setup() const { return setup_; }

@@ -476,9 +476,9 @@ TEST(CheckOfFsdpsGatheredBytes, PassesForTheBytesOfTheFormulaAndFailsForOneByteL
 
 TEST(CheckOfFsdpsGatheredBytes, CountsTheLargerShardsThatRanksKeepForTheBackwardPassIfTheyReshardInGroups) {
   for (const char* prefetch : {"0", "1", "2"})
-    for (const char* mesh : {"dp=2,shard=2", "shard=2", "shard=4"}) {
-      const bool one_axis = std::string(mesh) == "shard=4";
-      const ParamValues params = {{"reshard", one_axis ? "2" : "shard"}, {"prefetch", prefetch}};
+    for (const auto& [mesh, reshard] :
+         {std::pair{"dp=2,shard=2", "shard"}, {"shard=2", "shard"}, {"shard=4", "2"}, {"dp=2,shard=4", "2"}}) {
+      const ParamValues params = {{"reshard", reshard}, {"prefetch", prefetch}};
       const CheckRow exact = live_parameters_row(params, params, 0, mesh);
       const CheckRow less = live_parameters_row(params, params, -1, mesh);
       EXPECT_EQ(exact.status, CheckStatus::passed) << mesh << ": " << message_of(exact);

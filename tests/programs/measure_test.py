@@ -238,7 +238,7 @@ class CollectiveLedger(unittest.TestCase):
                 self.assertEqual(entry["bytes"], entry["formula_bytes"], entry)
                 if entry["op"] == "allgather":
                     gathers.setdefault(reshard, set()).add(entry["axis"])
-        self.assertEqual(gathers, {"on": {"dp"}, "2": {"world", "shard"}})
+        self.assertEqual(gathers, {"on": {"dp"}, "2": {"dp", "dp/2"}})
 
     def test_the_counted_bytes_of_the_collectives_of_tp_cp_pp_and_ep_equal_their_formula(self):
         for strategy, model, params in (("tp", "tiny", ("tp.sequence=off,on",)), ("cp", "tiny", ("cp.kind=ring,ulysses",)),

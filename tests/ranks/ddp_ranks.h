@@ -51,9 +51,8 @@ struct Rank {
   }
 
   // Returns this rank's mesh. axes: e.g. "dp=2,shard=2"; empty: all ranks are on the axis dp.
-  Mesh mesh(const std::string& axes) const {
-    return axes.empty() ? Mesh("dp", group) : Mesh(parse_mesh(axes), group, "threads", setup("mesh"));
-  }
+  Mesh mesh(const std::string& axes) const { return axes.empty() ? Mesh("dp", group) : mesh(parse_mesh(axes)); }
+  Mesh mesh(const MeshShape& shape) const { return Mesh(shape, group, "threads", setup("mesh")); }
 };
 
 // Runs `work` on `world` ranks, each on its own thread. Returns one error per rank, empty if the rank succeeded.

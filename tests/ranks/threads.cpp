@@ -45,8 +45,8 @@ std::vector<CheckRow> one_rank(const ThreadsRequest& request, const c10::intrusi
   BackendSetup of_mesh = setup;
   of_mesh.store = c10::make_intrusive<c10d::PrefixStore>("mesh", store);
   const Params params(request.strategy.params, request.params, request.strategy.name);
-  const std::string mesh = effective_mesh(request.strategy, params, request.mesh, request.world);
-  mine.mesh = mesh.empty() ? Mesh("dp", group) : Mesh(parse_mesh(mesh), group, request.backend, of_mesh);
+  mine.mesh =
+      Mesh(effective_mesh(request.strategy, params, request.mesh, request.world), group, request.backend, of_mesh);
   if (request.wrap)
     mine.mesh = mine.mesh.with_groups(
         [&](const std::string&, const auto& plain) { return wrapped_group(plain, at::kCPU, request.wrap); });

@@ -15,6 +15,9 @@ namespace dpbench {
 struct AxisSize {
   std::string name;
   int size = 1;
+  // Number of neighbouring ranks in each part of the axis, if a strategy also needs groups within the axis. The number
+  // divides `size`; 1: the axis has no parts.
+  int part = 1;
 
   friend bool operator==(const AxisSize&, const AxisSize&) = default;
 };
@@ -155,9 +158,13 @@ inline MeshShape parse_mesh(const std::string& text) {
   return shape;
 }
 
+// Returns the shape as text; "shard=4/2" has parts of two ranks, which parse_mesh() does not accept.
 inline std::string text_of(const MeshShape& shape) {
   std::string text;
-  for (const AxisSize& axis : shape) text += (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
+  for (const AxisSize& axis : shape) {
+    text += (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
+    if (axis.part > 1) text += "/" + std::to_string(axis.part);
+  }
   return text;
 }
 
@@ -199,10 +206,34 @@ inline std::vector<std::vector<int>> groups_of_axis(const MeshShape& shape, size
   return groups;
 }
 
+// Returns the name of the parts of an axis, such as "shard/2".
+inline std::string part_name(const std::string& axis, int64_t part) { return axis + "/" + std::to_string(part); }
+
+// Process groups with the same name, as lists of global ranks in ascending order.
+struct NamedGroups {
+  std::string name;
+  std::vector<std::vector<int>> groups;
+};
+
+// Returns the process groups of each axis, and after them those of its parts if it has any.
+inline std::vector<NamedGroups> named_groups(const MeshShape& shape) {
+  std::vector<NamedGroups> all;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const auto groups = groups_of_axis(shape, i);
+    all.push_back({shape[i].name, groups});
+    if (shape[i].part == 1) continue;
+    NamedGroups& parts = all.emplace_back(NamedGroups{part_name(shape[i].name, shape[i].part), {}});
+    for (const std::vector<int>& group : groups)
+      for (auto first = group.begin(); first != group.end(); first += shape[i].part)
+        parts.groups.emplace_back(first, first + shape[i].part);
+  }
+  return all;
+}
+
 // Returns a rank's position on each axis, such as "dp=1,tp=0".
 inline std::string coordinates(const MeshShape& shape, int rank) {
-  MeshShape places = shape;
-  for (size_t i = 0; i < shape.size(); ++i) places[i].size = mesh_text::place_on(shape, i, rank);
+  MeshShape places;
+  for (size_t i = 0; i < shape.size(); ++i) places.push_back({shape[i].name, mesh_text::place_on(shape, i, rank)});
   return text_of(places);
 }
 

@@ -71,14 +71,13 @@ Group calls_of_group(const Trial& trial, size_t step, const std::string& axis, c
   return group;
 }
 
-// Returns the collectives of a step on each axis, and in the group of all ranks.
+// Returns the collectives of a step on each axis and its parts, and in the group of all ranks.
 std::vector<AxisCalls> calls_of_axes(const Trial& trial, size_t step) {
   const MeshShape mesh = trial.bench.distribution.mesh_of_ranks();
   std::vector<AxisCalls> all;
-  for (size_t i = 0; i < mesh.size(); ++i) {
-    AxisCalls& axis = all.emplace_back(AxisCalls{.axis = mesh[i].name, .groups = {}});
-    for (const auto& ranks : groups_of_axis(mesh, i))
-      axis.groups.push_back(calls_of_group(trial, step, axis.axis, ranks));
+  for (const auto& [name, groups] : named_groups(mesh)) {
+    AxisCalls& axis = all.emplace_back(AxisCalls{.axis = name, .groups = {}});
+    for (const auto& ranks : groups) axis.groups.push_back(calls_of_group(trial, step, name, ranks));
   }
   std::vector<int> everyone(trial.ranks.size());
   std::iota(everyone.begin(), everyone.end(), 0);

@@ -148,12 +148,11 @@ class ScenarioGroups {
     });
   }
 
-  // Returns the ranks of this rank's group on an axis; all ranks for world_axis.
+  // Returns the ranks of this rank's group on an axis or its parts; all ranks for world_axis.
   std::vector<int> ranks_of_group(const std::string& axis) const {
-    const MeshShape mesh = bench_.distribution.mesh_of_ranks();
-    for (size_t i = 0; i < mesh.size(); ++i)
-      for (const auto& ranks : groups_of_axis(mesh, i))
-        if (mesh[i].name == axis && std::ranges::count(ranks, bench_.rank) > 0) return ranks;
+    for (const auto& [name, groups] : named_groups(bench_.distribution.mesh_of_ranks()))
+      for (const auto& ranks : groups)
+        if (name == axis && std::ranges::count(ranks, bench_.rank) > 0) return ranks;
     std::vector<int> everyone(static_cast<size_t>(bench_.distribution.owners()));
     std::iota(everyone.begin(), everyone.end(), 0);
     return everyone;

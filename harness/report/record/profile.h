@@ -25,8 +25,9 @@ struct Table<CollectiveRecord> {
   static constexpr const char* name = "collective";
   static constexpr std::tuple fields{
       Field{"op", "-", &C::op, "operation: allreduce, broadcast, ...", range::not_empty},
-      later(
-          Field{"axis", "-", &C::axis, "axis of the mesh over whose ranks it runs; world: over all ranks; since 1.6"}),
+      later(Field{"axis", "-", &C::axis,
+                  "axis of the mesh over whose ranks it runs; world: over all ranks; dp/2: over 2 neighbours on dp; "
+                  "since 1.6"}),
       Field{"phase", "-", &C::phase, "phase of the step in which it began"},
       Field{"bytes", "bytes", &C::bytes, "size of this rank's tensors", range::not_negative},
       Field{"start_ns", "ns", &C::start_ns, "start time since the step began; null on a GPU"},
@@ -47,7 +48,8 @@ struct Table<LedgerEntry> {
   using L = LedgerEntry;
   static constexpr const char* name = "ledger entry";
   static constexpr std::tuple fields{
-      Field{"axis", "-", &L::axis, "axis of the mesh over whose ranks it runs; world: over all ranks",
+      Field{"axis", "-", &L::axis,
+            "axis of the mesh over whose ranks it runs; world: over all ranks; dp/2: over 2 neighbours on dp",
             range::not_empty},
       Field{"op", "-", &L::op, "operation: allreduce, broadcast, ...", range::not_empty},
       Field{"calls", "calls", &L::calls, "calls per step", range::not_negative},

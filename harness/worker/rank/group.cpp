@@ -65,13 +65,15 @@ std::vector<at::Device> Group::devices(int count, bool oversubscribe) const {
   return devices;
 }
 
-const Mesh& Group::mesh(const std::string& text) const {
+const Mesh& Group::mesh(const MeshShape& shape) const {
+  const std::string text = text_of(shape);
   const auto known = meshes_.find(text);
   if (known != meshes_.end()) return known->second;
-  if (text.empty()) return meshes_.emplace(text, Mesh(default_axis, group_)).first->second;
+  if (shape == MeshShape{{default_axis, world()}})
+    return meshes_.emplace(text, Mesh(default_axis, group_)).first->second;
   BackendSetup setup = setup_;
   setup.store = c10::make_intrusive<c10d::PrefixStore>("mesh/" + text, store_);
-  return meshes_.emplace(text, Mesh(parse_mesh(text), group_, variables_.backend, setup)).first->second;
+  return meshes_.emplace(text, Mesh(shape, group_, variables_.backend, setup)).first->second;
 }
 
 void Group::barrier() const {

@@ -31,9 +31,9 @@ class Group {
   // Returns the c10d process group, or null for a single process without a backend.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return group_; }
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
-  // Returns the mesh that `text` describes, e.g. "dp=2,tp=4"; for an empty text, all ranks on the axis dp. The first
-  // call with a text creates its process groups, so every rank must make the same calls in the same order.
-  const Mesh& mesh(const std::string& text) const;
+  // Returns the mesh of this shape. The first call with a shape creates its process groups, so every rank must make the
+  // same calls in the same order.
+  const Mesh& mesh(const MeshShape& shape) const;
 
   // Blocks until every rank has arrived; a no-op for a single process.
   void barrier() const;

@@ -38,7 +38,7 @@ std::vector<std::string> own_parameters(const CaseSpec& spec) {
 
 const Mesh& mesh_of(const CaseSpec& spec, const StrategyInfo& info, const Group& group) {
   const Params params(info.params, spec.params, spec.strategy);
-  return group.mesh(effective_mesh(info, params, spec.mesh, spec.world));
+  return group.mesh(effective_mesh(info, params, spec.mesh, group.world()));
 }
 
 Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group) {

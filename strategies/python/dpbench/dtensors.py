@@ -32,6 +32,12 @@ class DividedStrategy(dpbench.Strategy):
     def state(self):
         return {name: whole(tensor) for name, tensor in super().state().items()}
 
+    def kept_tensors(self):
+        """Returns this rank's parts of DTensors, without gathering them."""
+        kept = super().parameters(), super().buffers(), super().gradients(), super().state()
+        with torch.no_grad():
+            return tuple({name: local(tensor) for name, tensor in tensors.items()} for tensors in kept)
+
     def load(self, parameters, buffers, state):
         own = dict(self.model.named_parameters(remove_duplicate=False))
         with torch.no_grad():

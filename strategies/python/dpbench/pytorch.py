@@ -92,6 +92,12 @@ class Zero1(Ddp):
                 whole[f"{name}.{slot}"] = entry
         return whole
 
+    def kept_tensors(self):
+        own, slots = self.optimizer.optim.state, self.slots()
+        state = {f"{name}.{slot}": own[tensor][key] for name, tensor in self.model.named_parameters() if tensor in own
+                 for slot, key in slots.items()}
+        return self.parameters(), self.buffers(), self.gradients(), state
+
     def load(self, parameters, buffers, state):
         super().load(parameters, buffers, {})
         own = {name: tensor for name, tensor in self.model.named_parameters()}

@@ -74,6 +74,10 @@ class Fsdp2(DividedStrategy):
         self.reshard()
         return super().parameters()
 
+    def kept_tensors(self):
+        self.reshard()
+        return super().kept_tensors()
+
     def load(self, parameters, buffers, state):
         self.reshard()
         super().load(parameters, buffers, state)

@@ -347,6 +347,9 @@ class Pipeline(OneReplica):
     def state(self):
         return self.everywhere(super().state())
 
+    def kept_tensors(self):
+        return super().parameters(), self.buffers(), super().gradients(), super().state()
+
     def load(self, parameters, buffers, state):
         own = dict(self.model.named_parameters())
         super().load({name: parameters[name] for name in own}, {},

@@ -225,6 +225,11 @@ class Strategy:
                         torch.zeros(()) if slot == "step" else torch.zeros_like(tensor.detach()))
         return found
 
+    def kept_tensors(self):
+        """Returns parameters, buffers, gradients and state as this rank keeps them between steps, so that a report can
+        divide its memory into parts. Override it if the methods of these names return gathered copies."""
+        return self.parameters(), self.buffers(), self.gradients(), self.state()
+
     def load(self, parameters, buffers, state):
         """Restores tensors that parameters(), buffers() and state() have returned earlier."""
         own, own_buffers = dict(self.model.named_parameters(remove_duplicate=False)), dict(self.model.named_buffers(remove_duplicate=False))
@@ -314,6 +319,13 @@ def answer_named(method):
 
 for method in ("parameters", "gradients", "buffers", "state"):
     answer_named(method)
+
+
+@bridge.handler
+def kept_tensors(number, _):
+    kept = alive[number].kept_tensors()
+    ops.answer_numbers.default([len(tensors) for tensors in kept])
+    bridge.answer([tensor for tensors in kept for tensor in tensors.values()], [name for tensors in kept for name in tensors])
 
 
 @bridge.handler

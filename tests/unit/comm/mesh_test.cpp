@@ -24,18 +24,22 @@ void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
   require_equal(all, at::tensor(std::vector<int64_t>(due.begin(), due.end())), axis.name);
 }
 
-TEST(MeshOfRanks, GroupsRanksOnEachAxisAsInARowMajorGrid) {
-  const std::vector<MeshShape> meshes = {
-      {{"dp", 2}}, {{"dp", 1}, {"tp", 3}}, {{"dp", 2}, {"tp", 2}}, {{"dp", 2}, {"cp", 1}, {"tp", 3}}};
+TEST(MeshOfRanks, GroupsRanksOnEachAxisAndInItsPartsAsInARowMajorGrid) {
+  const std::vector<MeshShape> meshes = {{{"dp", 2}},
+                                         {{"dp", 1}, {"tp", 3}},
+                                         {{"dp", 2}, {"tp", 2}},
+                                         {{"dp", 2}, {"cp", 1}, {"tp", 3}},
+                                         {{"shard", 4, 2}},
+                                         {{"dp", 1}, {"shard", 4, 2}, {"tp", 1}}};
   for (const Kind& kind : kinds)
     for (const auto& axes : meshes) {
       const auto errors =
           run_setups({.backend = kind.backend, .as = kind.as, .world = ranks_of(axes)}, [&](const BackendSetup& setup) {
             const Mesh mesh = mesh_of(kind.backend, axes, setup);
-            for (size_t i = 0; i < axes.size(); ++i)
-              for (const auto& group : groups_of_axis(axes, i))
+            for (const auto& [name, groups] : named_groups(axes))
+              for (const auto& group : groups)
                 if (std::count(group.begin(), group.end(), setup.rank))
-                  require_members(mesh.axis(axes[i].name), group, setup.rank);
+                  require_members(mesh.axis(name), group, setup.rank);
           });
       for (const auto& error : errors) EXPECT_EQ(error, "") << kind.backend << ' ' << text_of(axes);
     }

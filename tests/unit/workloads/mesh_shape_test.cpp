@@ -16,11 +16,22 @@ TEST(GroupsOfAxis, AreRowMajorWithNeighboursOnTheLastAxis) {
   EXPECT_EQ(groups_of_axis(shape, 2), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
 }
 
+TEST(NamedGroups, AreThoseOfEachAxisAndOfItsPartsWhichAreNeighboursOnTheAxis) {
+  const auto groups = named_groups({{"shard", 4, 2}, {"tp", 2}});
+  ASSERT_EQ(groups.size(), 3U);
+  EXPECT_EQ(groups[0].name, "shard");
+  EXPECT_EQ(groups[0].groups, (Groups{{0, 2, 4, 6}, {1, 3, 5, 7}}));
+  EXPECT_EQ(groups[1].name, "shard/2");
+  EXPECT_EQ(groups[1].groups, (Groups{{0, 2}, {4, 6}, {1, 3}, {5, 7}}));
+  EXPECT_EQ(groups[2].name, "tp");
+}
+
 TEST(MeshText, IsParsedAndAxesOfOneRankAreDropped) {
   EXPECT_EQ(parse_mesh("dp=2,tp=3"), (MeshShape{{"dp", 2}, {"tp", 3}}));
   EXPECT_EQ(parse_mesh("shard=2,dp=1,tp=1"), (MeshShape{{"shard", 2}}));
   EXPECT_EQ(parse_mesh(""), MeshShape{});
   EXPECT_EQ(text_of(parse_mesh("dp=2,shard=4")), "dp=2,shard=4");
+  EXPECT_EQ(text_of({{"dp", 2}, {"shard", 4, 2}}), "dp=2,shard=4/2");
   EXPECT_TRUE(is_plain(parse_mesh("dp=8,tp=1")));
   EXPECT_FALSE(is_plain(parse_mesh("shard=8")));
 }
@@ -43,7 +54,7 @@ TEST(MeshText, IsRefusedWithTheReasonIfInvalid) {
   EXPECT_TRUE(refused("dp=2,dp=2", {": ", "axis dp", "twice"}));
   EXPECT_TRUE(refused("dp=2,", {"''", "AXIS=RANKS"}));
   EXPECT_TRUE(refused("4", {"'4'", "AXIS=RANKS"}));
-  for (const char* number : {"0", "-1", "two", "2x", "", "9999999999"})
+  for (const char* number : {"0", "-1", "two", "2x", "4/2", "", "9999999999"})
     EXPECT_TRUE(refused("tp=" + std::string(number), {": tp ", "ranks", "1 or more"}));
   EXPECT_TRUE(refused("dp=1000,tp=1000", {": ", "65536 ranks"}));
 }
@@ -66,6 +77,7 @@ TEST(RankSamples, DependOnTheRanksPlacesOnDpAndShardButNotOnTpAndPp) {
 
 TEST(RankCoordinates, GiveThePositionOnEachAxis) {
   EXPECT_EQ(coordinates({{"dp", 2}, {"pp", 3}, {"tp", 2}}, 9), "dp=1,pp=1,tp=1");
+  EXPECT_EQ(coordinates({{"dp", 2}, {"shard", 4, 2}}, 7), "dp=1,shard=3");
 }
 
 }  // namespace

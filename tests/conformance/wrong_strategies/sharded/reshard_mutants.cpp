@@ -1,4 +1,5 @@
-// Mistakes of fsdp with reshard=N, where the N ranks of a group together keep a whole unit for the backward pass.
+// Mistakes of fsdp with reshard=shard or a number, where the ranks of a group together keep a whole unit for the
+// backward pass.
 #include <algorithm>
 #include <utility>
 
@@ -11,11 +12,12 @@ namespace {
 
 using ChangeSetup = std::function<void(Setup&)>;
 
-// Returns a factory of fsdp with reshard=2. Each rank makes its strategy from a setup that `change` has altered.
-std::function<StrategyInfo()> keeping_in_pairs(const ChangeSetup& change) {
+// Returns a factory of fsdp with this value of reshard. Each rank makes its strategy from a setup that `change` has
+// altered.
+std::function<StrategyInfo()> keeping_parts(const std::string& reshard, const ChangeSetup& change) {
   return [=] {
     StrategyInfo info = strategy_registry().at("fsdp");
-    std::ranges::find(info.params, "reshard", &ParamInfo::name)->fallback = "2";
+    std::ranges::find(info.params, "reshard", &ParamInfo::name)->fallback = reshard;
     info.make = [change, make = info.make](const Setup& setup) {
       Setup own = setup;
       change(own);
@@ -25,13 +27,15 @@ std::function<StrategyInfo()> keeping_in_pairs(const ChangeSetup& change) {
   };
 }
 
-// A mistake: the backward pass gathers from a distant rank, which keeps the same half of the unit as this rank, instead
-// of from the neighbour, which keeps the other half.
-void gather_from_distant_ranks(Setup& setup) {
-  const Mesh mesh = setup.mesh;
-  setup.mesh = mesh.with_groups([&](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
-    return axis == "shard" ? mesh.axis("dp").group : group;
-  });
+// A mistake: the backward pass gathers from a distant rank on the axis dp, which keeps the same half of the unit as
+// this rank, instead of from the neighbour, which keeps the other half. parts: name of the groups of neighbours.
+ChangeSetup gather_from_distant_ranks(const std::string& parts) {
+  return [=](Setup& setup) {
+    const Mesh mesh = setup.mesh;
+    setup.mesh = mesh.with_groups([&](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+      return axis == parts ? mesh.axis("dp").group : group;
+    });
+  };
 }
 
 // A mistake: cuts the parameters over the two ranks of a pair, as HSDP does, instead of over all ranks. The gradients
@@ -60,25 +64,40 @@ class StalePartBackend : public ForwardingBackend {
   at::Tensor before_;
 };
 
-void gather_stale_parts(Setup& setup) {
-  setup.mesh = setup.mesh.with_groups([](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
-    if (axis != "shard") return group;
-    return wrapped_group(group, at::kCPU, [](c10::intrusive_ptr<c10d::Backend> inner) {
-      return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<StalePartBackend>(std::move(inner)));
-    });
-  });
+ChangeSetup gather_stale_parts(const std::string& parts) {
+  return [=](Setup& setup) {
+    setup.mesh =
+        setup.mesh.with_groups([&](const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+          if (axis != parts) return group;
+          return wrapped_group(group, at::kCPU, [](c10::intrusive_ptr<c10d::Backend> inner) {
+            return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<StalePartBackend>(std::move(inner)));
+          });
+        });
+  };
 }
+
+void change_nothing(Setup&) {}
 
 }  // namespace
 
 std::vector<Mutant> reshard_mutants() {
+  const auto on = [](const char* mesh, const char* name, const char* killed_by, const char* key_term,
+                     const std::function<StrategyInfo()>& strategy) {
+    return on_mesh(name, killed_by, key_term, strategy, "gpt", mesh, "");
+  };
   return {
-      {"parts-gathered-from-distant-ranks", "gradient-meaning", "parameter",
-       keeping_in_pairs(gather_from_distant_ranks), "gpt", 4},
-      {"stale-parts-gathered", "gradient-meaning", "parameter", keeping_in_pairs(gather_stale_parts), "gpt", 4},
-      {"sharded-within-pairs-only", "collective-bytes", "allgather over world was not called|allreduce over dp",
-       keeping_in_pairs(shard_within_pairs), "gpt", 4},
-      {"parts-kept-in-pairs", "", "", keeping_in_pairs([](Setup&) {}), "gpt", 4},
+      on("dp=2,shard=2", "parts-gathered-from-distant-ranks", "gradient-meaning", "parameter",
+         keeping_parts("shard", gather_from_distant_ranks("shard"))),
+      on("dp=2,shard=2", "stale-parts-gathered", "gradient-meaning", "parameter",
+         keeping_parts("shard", gather_stale_parts("shard"))),
+      on("dp=2,shard=2", "sharded-within-pairs-only", "collective-bytes",
+         "allgather over world was not called|allreduce over dp", keeping_parts("shard", shard_within_pairs)),
+      on("dp=2,shard=4", "parts-of-hsdp-gathered-from-the-other-replica", "gradient-meaning", "parameter",
+         keeping_parts("2", gather_from_distant_ranks("shard/2"))),
+      on("dp=2,shard=4", "stale-parts-of-hsdp-gathered", "gradient-meaning", "parameter",
+         keeping_parts("2", gather_stale_parts("shard/2"))),
+      on("dp=4", "parts-kept-in-pairs", "", "", keeping_parts("2", change_nothing)),
+      on("dp=2,shard=4", "parts-of-hsdp-kept-in-pairs", "", "", keeping_parts("2", change_nothing)),
   };
 }
 

@@ -1,5 +1,6 @@
 // Tests fsdp and zero2: how they cut parameters by rows and plan units, the bits of their results, and their memory.
 // The conformance suite checks their gradients.
+#include <map>
 #include <set>
 
 #include "harness/conform/evidence/live_memory.h"
@@ -249,27 +250,28 @@ TEST(Fsdp, PeakOfGatheredParametersIncludesTheShardsKeptForTheBackwardPassIfRank
   const auto plan = fsdp::plan_units(*workload->model(0), 1);
   const int64_t root = bytes_of(plan.root.parameters), embedding = bytes_of(plan.units[0].parameters),
                 layer = bytes_of(plan.units[1].parameters);
-  for (const auto& [reshard, mesh] : {std::pair{"shard", "dp=2,shard=2"}, {"2", ""}, {"2", "shard=4"}}) {
-    const Outcome found =
-        trained({.strategy = "fsdp", .world = 4, .params = {{"reshard", reshard}}, .mesh = mesh}, *workload);
+  for (const auto& [reshard, mesh] :
+       {std::pair{"shard", "dp=2,shard=2"}, {"2", "dp=4"}, {"2", "shard=4"}, {"2", "dp=2,shard=4"}}) {
+    const Outcome found = trained(
+        {.strategy = "fsdp", .world = ranks_of(parse_mesh(mesh)), .params = {{"reshard", reshard}}, .mesh = mesh},
+        *workload);
     // The peak is in the backward pass of the last layer: this layer is gathered, the layer before it is being
     // gathered, and a rank keeps half of the embedding and of the other five layers.
     EXPECT_EQ(found.peak_bytes, static_cast<double>(root + 2 * layer + (embedding + 5 * layer) / 2)) << mesh;
   }
 }
 
-TEST(Fsdp, WithReshardAsANumberDividesAMeshOfOneAxisIntoGroupsOfThatManyNeighbours) {
+TEST(Fsdp, WithReshardAsANumberDividesTheAxisOfItsShardsIntoPartsOfThatManyNeighbours) {
   const StrategyInfo& info = strategy_registry().at("fsdp");
   const auto mesh_for = [&](const std::string& reshard, const std::string& asked, int world) {
-    return effective_mesh(info, Params(info.params, {{"reshard", reshard}}, "fsdp"), asked, world);
+    return text_of(effective_mesh(info, Params(info.params, {{"reshard", reshard}}, "fsdp"), asked, world));
   };
-  EXPECT_EQ(mesh_for("2", "", 4), "dp=2,shard=2");
-  EXPECT_EQ(mesh_for("2", "shard=8", 8), "dp=4,shard=2");
-  EXPECT_EQ(mesh_for("4", "", 12), "dp=3,shard=4");
-  EXPECT_EQ(groups_of_axis(parse_mesh("dp=3,shard=4"), 1)[1], (std::vector<int>{4, 5, 6, 7})) << "neighbours";
-  for (const auto& [reshard, asked, world] :
-       {std::tuple{"2", "", 3}, {"4", "", 4}, {"2", "", 1}, {"2", "dp=2,shard=4", 8}, {"on", "", 4}})
-    EXPECT_EQ(mesh_for(reshard, asked, world), asked) << reshard;
+  EXPECT_EQ(mesh_for("2", "", 4), "dp=4/2");
+  EXPECT_EQ(mesh_for("4", "shard=12", 12), "shard=12/4");
+  EXPECT_EQ(mesh_for("2", "dp=2,shard=4", 8), "dp=2,shard=4/2") << "HSDP";
+  for (const auto& [reshard, asked] :
+       {std::pair{"2", "dp=3"}, {"4", "dp=4"}, {"2", "dp=4,shard=2"}, {"4", "dp=4,shard=2"}, {"shard", "dp=2,shard=4"}})
+    EXPECT_EQ(mesh_for(reshard, asked, ranks_of(parse_mesh(asked))), asked) << reshard;
 }
 
 TEST(Fsdp, RefusesReshardGroupsThatTheRanksCannotForm) {
@@ -283,14 +285,12 @@ TEST(Fsdp, RefusesReshardGroupsThatTheRanksCannotForm) {
     return *errors.begin();
   };
   EXPECT_EQ(refusal_on("2", "", 4), "");
-  EXPECT_EQ(refusal_on("2", "dp=2,shard=2", 4), "") << "the same as shard";
+  EXPECT_EQ(refusal_on("2", "dp=2,shard=4", 8), "");
   EXPECT_EQ(refusal_on("2", "", 1), "") << "one rank shards nothing";
-  EXPECT_TRUE(mentions(refusal_on("2", "", 3), {"fsdp.reshard=2", "--mesh dp=2,shard=2"}));
-  EXPECT_TRUE(mentions(refusal_on("4", "dp=2,shard=2", 4), {"fsdp.reshard=4", "Use reshard=on"}));
-  EXPECT_TRUE(mentions(refusal_on("3", "", 3), {"fsdp.reshard=3", "Use reshard=on"}));
-  EXPECT_TRUE(mentions(refusal_on("3", "dp=2,shard=2", 4), {"fsdp.reshard=3", "3 ranks"}));
-  EXPECT_TRUE(mentions(refusal_on("2", "dp=2,shard=4", 8), {"fsdp.reshard=2", "an axis shard of 2 ranks"}))
-      << "no groups within the axis shard";
+  EXPECT_TRUE(mentions(refusal_on("2", "", 3), {"fsdp.reshard=2", "3 ranks of the axis dp"}));
+  EXPECT_TRUE(mentions(refusal_on("3", "", 3), {"fsdp.reshard=3", "3 ranks of the axis dp", "Use reshard=on"}));
+  EXPECT_TRUE(mentions(refusal_on("2", "dp=2,shard=2", 4), {"fsdp.reshard=2", "axis shard", "Use reshard=on"}));
+  EXPECT_TRUE(mentions(refusal_on("4", "dp=2,shard=2", 4), {"fsdp.reshard=4", "2 ranks of the axis shard"}));
 }
 
 // Gives access to the model that a strategy trains.
@@ -482,6 +482,33 @@ TEST(Fsdp, DeclaresAboutHalfTheGatheredBytesWithGatherInBfloat16) {
   EXPECT_EQ(gathered({{"gather", "bf16"}}, at::kDouble), 2 * own);
   EXPECT_GT(narrow, own / 2) << "vectors keep their dtype";
   EXPECT_LT(narrow, own * 0.6);
+}
+
+// Returns the bytes of fsdp's formula for a step, by "operation axis".
+std::map<std::string, int64_t> formula_bytes(const Model& model, const std::string& reshard, const std::string& asked) {
+  const StrategyInfo& info = strategy_registry().at("fsdp");
+  const Params params(info.params, {{"reshard", reshard}}, info.name);
+  const MeshShape mesh = effective_mesh(info, params, asked, ranks_of(parse_mesh(asked)));
+  const auto traffic = info.traffic(
+      {.model = model, .dtype = at::kFloat, .params = params, .mesh = mesh, .accumulate = 2, .micro = {1, 1}});
+  std::map<std::string, int64_t> bytes;
+  for (const Traffic& one : traffic.value())
+    if (one.bytes > 0) bytes[one.op + " " + one.axis] += one.bytes;
+  return bytes;
+}
+
+TEST(Fsdp, WithReshardAsANumberGathersWithinThePartsOfTheAxisForTheBackwardPass) {
+  const auto model = gpt("layers=2,hidden=16,heads=2,seq=8,vocab=128")->model(0);  // four ranks divide its sizes evenly
+  for (const auto& [mesh, axis] : {std::pair{"dp=2,shard=4", "shard"}, {"dp=4", "dp"}}) {
+    const std::string whole = std::string("allgather ") + axis, parts = whole + "/2";
+    auto again = formula_bytes(*model, "on", mesh), kept = formula_bytes(*model, "off", mesh),
+         in_pairs = formula_bytes(*model, "2", mesh);
+    EXPECT_EQ(in_pairs[whole], kept[whole]) << "one gather for each forward pass";
+    EXPECT_GT(in_pairs[parts], 0);
+    EXPECT_EQ(in_pairs[parts], 2 * (again[whole] - kept[whole])) << "a half is twice as much as a quarter";
+    in_pairs.erase(parts), in_pairs.erase(whole), again.erase(whole);
+    EXPECT_EQ(in_pairs, again) << "the same reductions";
+  }
 }
 
 }  // namespace

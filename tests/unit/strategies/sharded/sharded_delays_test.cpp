@@ -72,6 +72,13 @@ TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTraining) {
   expect_no_change({.strategy = "zero2", .world = 4, .mesh = usual.mesh}, {{}});
 }
 
+TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTrainingWithPartsKeptInPairs) {
+  const Training usual{.strategy = "fsdp", .world = 8, .mesh = "dp=2,shard=4"};
+  expect_no_change(usual, {{{"reshard", "2"}, {"prefetch", "0"}, {"poison", "on"}},
+                           {{"reshard", "2"}},
+                           {{"reshard", "2"}, {"prefetch", "2"}, {"poison", "on"}}});
+}
+
 // With reshard=shard and with reshard=2, all four ranks shard the parameters, as fsdp does without a mesh. So the sums
 // have the same bits.
 TEST_P(RandomDelaysOnAMesh, ChangeNoBitIfParametersAreReshardedWithinGroupsOfRanks) {
