@@ -30,6 +30,7 @@ void judge_poison(const Trial& trial, Rows& rows);      // checks the effects of
 void judge_evaluation(const Trial& trial, Rows& rows);  // checks outputs, collectives and buffers of evaluations
 void judge_reductions(const Trial& trial, Rows& rows);  // checks results of reductions and that ranks make equal calls
 void judge_traffic(const Trial& trial, Rows& rows);     // checks bytes and calls of collectives
+void judge_types(const Trial& trial, Rows& rows);       // checks how activations are distributed over ranks
 void judge_memory(const Trial& trial, Rows& rows);      // checks the peak bytes of parameters and all-gathers in a step
 void judge_learning(const Trial& trial, Rows& rows);    // checks that the loss falls
 void judge_rows(const Trial& trial, Rows& rows);        // checks that steps do not change the samples
@@ -40,10 +41,10 @@ void judge_perturbation(const Trial& trial, Rows& rows);
 
 // All judges that check a single run of a scenario other than `unwatched`, `other-state` and `perturbed`, in order of
 // execution.
-inline constexpr Judge judges[] = {judge_start,    judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
-                                   judge_strides,  judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
-                                   judge_poison,   judge_evaluation, judge_reductions, judge_traffic, judge_memory,
-                                   judge_learning, judge_rows,       judge_ending};
+inline constexpr Judge judges[] = {judge_start,   judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
+                                   judge_strides, judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
+                                   judge_poison,  judge_evaluation, judge_reductions, judge_traffic, judge_types,
+                                   judge_memory,  judge_learning,   judge_rows,       judge_ending};
 
 // Number and bytes of rank 0's floating-point reductions in a run's last step, and which parameters that step used.
 struct ReductionCount {
