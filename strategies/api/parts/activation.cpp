@@ -23,6 +23,7 @@ enum class Kind {
   fresh,   // the result does not depend on the values of the inputs
   linear,  // linear in the first tensor: views, casts, sums over elements
   rows,    // linear too: selects rows of the first tensor
+  copy,    // overwrites the first tensor with the second
   sum,
   product,
   matrices,    // a product of the first two tensors, plus a bias
@@ -36,11 +37,11 @@ constexpr std::pair<Kind, std::string_view> operations[] = {
     {Kind::linear,
      " view view_as reshape reshape_as alias transpose t permute movedim contiguous clone to _to_copy type_as detach "
      "narrow slice select unbind chunk split split_with_sizes squeeze unsqueeze flatten unflatten expand expand_as "
-     "copy "
      "repeat repeat_interleave gather index tril triu constant_pad_nd neg sum mean cumsum flip roll masked_fill "
      "masked_select "},
     {Kind::rows, " embedding index_select "},
-    {Kind::sum, " add sub subtract rsub cat concat stack where "},
+    {Kind::copy, " copy "},
+    {Kind::sum, " add sub subtract rsub cat concat stack "},
     {Kind::product, " mul multiply div divide "},
     {Kind::matrices, " mm bmm matmul mv linear _linear_pointwise conv1d conv2d conv3d convolution "},
     {Kind::bias_first, " addmm addmv baddbmm "},
@@ -224,10 +225,8 @@ class TypeTracker {
     const std::string where = place(name, axis);
     if (kind == Kind::matrices || kind == Kind::bias_first)
       return of_matrices(axis, where, values, kind == Kind::bias_first);
-    // copy_() overwrites its first input, and where() uses its first input to select from the others.
-    const bool skips = values.size() > 1 && (name == "copy" || name == "where");
     std::vector<at::Tensor> inputs;
-    for (const c10::IValue& value : values.slice(skips ? 1 : 0))
+    for (const c10::IValue& value : values.slice(kind == Kind::copy ? 1 : 0))
       for (const at::Tensor& tensor : tensors_in(value)) inputs.push_back(tensor);
     // Of the further inputs of a linear operation, masks and indices matter. Others, as of view_as(), give only a form.
     if (kind == Kind::linear && !inputs.empty())
