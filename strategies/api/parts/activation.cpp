@@ -65,13 +65,14 @@ Kind kind_of(const std::string& name) {
   return Kind::other;
 }
 
-// Returns the tensors in an input or output of an operation.
+// Returns the defined tensors in an input or output of an operation.
 std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
-  if (value.isTensor()) return {value.toTensor()};
   std::vector<at::Tensor> found;
+  if (value.isTensor()) found.push_back(value.toTensor());
   if (value.isTensorList() || value.isOptionalTensorList())
     for (const c10::IValue& item : value.toListRef())
       if (item.isTensor()) found.push_back(item.toTensor());
+  std::erase_if(found, [](const at::Tensor& tensor) { return !tensor.defined(); });
   return found;
 }
 

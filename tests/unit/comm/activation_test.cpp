@@ -7,7 +7,7 @@
 
 #include <functional>
 #include <stdexcept>
-#include <thread>
+#include <tuple>
 
 #include "strategies/api/parts/collectives.h"
 #include "tests/support/contains.h"
