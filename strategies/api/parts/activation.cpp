@@ -12,14 +12,14 @@
 namespace dpbench {
 namespace {
 
-using Part = TensorType::Part;
-using Values = c10::ArrayRef<const c10::IValue>;
+using WeightPart = TensorType::Part;
+using OperationInputs = c10::ArrayRef<const c10::IValue>;
 // The tensor's type on one axis; nullopt: it fits every type.
 using MaybeType = std::optional<TensorType>;
 
-constexpr TensorType unknown{};
+constexpr TensorType unknown_type{};
 
-enum class Kind {
+enum class OperationKind {
   fresh,   // the result does not depend on the values of the inputs
   linear,  // linear in the first tensor: views, casts, sums over elements
   rows,    // linear too: selects rows of the first tensor
@@ -32,20 +32,20 @@ enum class Kind {
   other,  // not known: may be linear or not
 };
 
-constexpr std::pair<Kind, std::string_view> operations[] = {
-    {Kind::fresh, " empty_like zeros_like ones_like full_like rand_like randn_like zero fill "},
-    {Kind::linear,
+constexpr std::pair<OperationKind, std::string_view> operation_kinds[] = {
+    {OperationKind::fresh, " empty_like zeros_like ones_like full_like rand_like randn_like zero fill "},
+    {OperationKind::linear,
      " view view_as reshape reshape_as alias transpose t permute movedim contiguous clone to _to_copy type_as detach "
      "narrow slice select unbind chunk split split_with_sizes squeeze unsqueeze flatten unflatten expand expand_as "
      "repeat repeat_interleave gather index tril triu constant_pad_nd neg sum mean cumsum flip roll masked_fill "
      "masked_select "},
-    {Kind::rows, " embedding index_select "},
-    {Kind::copy, " copy "},
-    {Kind::sum, " add sub subtract rsub cat concat stack "},
-    {Kind::product, " mul multiply div divide "},
-    {Kind::matrices, " mm bmm matmul mv linear _linear_pointwise conv1d conv2d conv3d convolution "},
-    {Kind::bias_first, " addmm addmv baddbmm "},
-    {Kind::nonlinear,
+    {OperationKind::rows, " embedding index_select "},
+    {OperationKind::copy, " copy "},
+    {OperationKind::sum, " add sub subtract rsub cat concat stack "},
+    {OperationKind::product, " mul multiply div divide "},
+    {OperationKind::matrices, " mm bmm matmul mv linear _linear_pointwise conv1d conv2d conv3d convolution "},
+    {OperationKind::bias_first, " addmm addmv baddbmm "},
+    {OperationKind::nonlinear,
      " relu gelu silu sigmoid tanh softplus elu leaky_relu hardtanh clamp clamp_min clamp_max abs exp log sqrt rsqrt "
      "pow square reciprocal softmax _softmax log_softmax _log_softmax logsumexp amax amin max min maximum minimum "
      "layer_norm native_layer_norm rms_norm group_norm batch_norm native_batch_norm scaled_dot_product_attention "
@@ -53,16 +53,16 @@ constexpr std::pair<Kind, std::string_view> operations[] = {
 };
 
 // Returns the operation's name without library and without the underscore of operations in place: relu for aten::relu_.
-std::string_view short_name(std::string_view name) {
+std::string_view operation_name(std::string_view name) {
   if (const size_t colon = name.find("::"); colon != std::string_view::npos) name.remove_prefix(colon + 2);
   if (name.ends_with('_') && !name.ends_with("__")) name.remove_suffix(1);
   return name;
 }
 
-Kind kind_of(const std::string& name) {
-  for (const auto& [kind, all] : operations)
+OperationKind operation_kind_of(const std::string& name) {
+  for (const auto& [kind, all] : operation_kinds)
     if (all.find(" " + name + " ") != std::string_view::npos) return kind;
-  return Kind::other;
+  return OperationKind::other;
 }
 
 // Returns the defined tensors in an input or output of an operation.
@@ -77,7 +77,7 @@ std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
 }
 
 // Returns what a strategy should do instead of passing a tensor of the type `given` where `due` is needed.
-std::string remedy(Spread given, Spread due) {
+std::string remedy_for(Spread given, Spread due) {
   const bool whole = given == Spread::invariant || given == Spread::replicated;
   if (due == Spread::partial && whole) return "Every rank already has the whole sum: do not sum it again";
   if (due == Spread::partial) return "It is a piece, not an addend: gather it, or cut the weight by its inputs";
@@ -138,7 +138,7 @@ class TypeTracker {
   MaybeType type_of(const at::Tensor& tensor, const std::string& axis) const {
     if (const auto known = known_.find(tensor.unsafeGetTensorImpl()); known != known_.end())
       if (const auto type = known->second.types.find(axis); type != known->second.types.end()) return type->second;
-    return tensor.requires_grad() ? MaybeType(unknown) : std::nullopt;
+    return tensor.requires_grad() ? MaybeType(unknown_type) : std::nullopt;
   }
 
   // Records a wrong pair if the tensor has another type.
@@ -146,7 +146,7 @@ class TypeTracker {
     const MaybeType type = type_of(tensor, axis);
     if (!type || !type->spread || *type->spread == due) return;
     found(place(operation, axis) + " takes a tensor that is " + text_of(due) + ", but this one is " +
-          text_of(*type->spread) + ". " + remedy(*type->spread, due));
+          text_of(*type->spread) + ". " + remedy_for(*type->spread, due));
   }
 
   TensorTypes called(const std::string& operation, const std::vector<at::Tensor>& inputs, const std::string& axis,
@@ -211,52 +211,56 @@ class TypeTracker {
     return known == known_.end() ? TensorTypes() : known->second.types;
   }
 
-  TensorTypes result_of(std::string_view full, Values values) {
+  TensorTypes result_of(std::string_view full, OperationInputs values) {
     TensorTypes result;
-    const std::string name(short_name(full));
-    const Kind kind = kind_of(name);
-    if (kind == Kind::fresh) return result;
-    const bool foreign = kind == Kind::other && !full.starts_with("aten::");
+    const std::string name(operation_name(full));
+    const OperationKind kind = operation_kind_of(name);
+    if (kind == OperationKind::fresh) return result;
+    const bool foreign = kind == OperationKind::other && !full.starts_with("aten::");
     for (const std::string& axis : axes_)
-      if (const MaybeType type = result_on(axis, name, kind, values)) result[axis] = foreign ? unknown : *type;
+      if (const MaybeType type = result_on(axis, name, kind, values)) result[axis] = foreign ? unknown_type : *type;
     return result;
   }
 
-  MaybeType result_on(const std::string& axis, const std::string& name, Kind kind, Values values) {
+  MaybeType result_on(const std::string& axis, const std::string& name, OperationKind kind, OperationInputs values) {
     const std::string where = place(name, axis);
-    if (kind == Kind::matrices || kind == Kind::bias_first)
-      return of_matrices(axis, where, values, kind == Kind::bias_first);
+    if (kind == OperationKind::matrices || kind == OperationKind::bias_first)
+      return of_matrices(axis, where, values, kind == OperationKind::bias_first);
     std::vector<at::Tensor> inputs;
-    for (const c10::IValue& value : values.slice(kind == Kind::copy ? 1 : 0))
+    for (const c10::IValue& value : values.slice(kind == OperationKind::copy ? 1 : 0))
       for (const at::Tensor& tensor : tensors_in(value)) inputs.push_back(tensor);
     // Of the further inputs of a linear operation, masks and indices matter. Others, as of view_as(), give only a form.
-    if (kind == Kind::linear && !inputs.empty())
+    if (kind == OperationKind::linear && !inputs.empty())
       inputs.erase(std::remove_if(inputs.begin() + 1, inputs.end(),
                                   [](const at::Tensor& one) { return one.is_floating_point(); }),
                    inputs.end());
-    const bool adds_number = kind == Kind::sum && values.size() > 1 && values[0].isTensor() && values[1].isScalar();
+    const bool adds_number =
+        kind == OperationKind::sum && values.size() > 1 && values[0].isTensor() && values[1].isScalar();
     if (adds_number && values[1].toScalar().toDouble() != 0) inputs.emplace_back();
-    if (kind == Kind::rows)
-      if (const MaybeType table = type_of(inputs[0], axis); table && table->part == Part::outputs)
+    if (kind == OperationKind::rows)
+      if (const MaybeType table = type_of(inputs[0], axis); table && table->part == WeightPart::outputs)
         return TensorType{.spread = Spread::partial};
-    if (kind == Kind::other)
+    if (kind == OperationKind::other)
       for (const at::Tensor& input : inputs)
-        if (const MaybeType type = type_of(input, axis); type && type->spread == Spread::partial) return unknown;
-    const bool nonlinear = kind == Kind::nonlinear || kind == Kind::other;
-    return combined(kind == Kind::sum ? Rule::sum : nonlinear ? Rule::nonlinear : Rule::product, where, inputs, axis);
+        if (const MaybeType type = type_of(input, axis); type && type->spread == Spread::partial) return unknown_type;
+    const bool nonlinear = kind == OperationKind::nonlinear || kind == OperationKind::other;
+    return combined(kind == OperationKind::sum ? Rule::sum
+                    : nonlinear                ? Rule::nonlinear
+                                               : Rule::product,
+                    where, inputs, axis);
   }
 
   // Returns the type of an operation's result; unknown after a wrong pair. An undefined input stands for a number.
   MaybeType combined(Rule rule, const std::string& where, const std::vector<at::Tensor>& inputs,
                      const std::string& axis) {
     std::vector<Spread> spreads;
-    Part part = Part::none;
+    WeightPart part = WeightPart::none;
     bool constants = false, invariant = true;
     for (const at::Tensor& input : inputs) {
       const MaybeType type = input.defined() ? type_of(input, axis) : std::nullopt;
       constants = constants || !type;
       if (!type) continue;
-      if (!type->spread) return unknown;
+      if (!type->spread) return unknown_type;
       if (spreads.empty() && rule == Rule::product) part = type->part;
       invariant = invariant && *type->spread == Spread::invariant;
       spreads.push_back(used(input, *type->spread));
@@ -275,7 +279,7 @@ class TypeTracker {
     return spread == Spread::invariant && !tensor.requires_grad() ? Spread::replicated : spread;
   }
 
-  MaybeType of_matrices(const std::string& axis, const std::string& where, Values values, bool bias_first) {
+  MaybeType of_matrices(const std::string& axis, const std::string& where, OperationInputs values, bool bias_first) {
     std::vector<at::Tensor> inputs(3);
     for (size_t i = 0; i < std::min<size_t>(values.size(), 3); ++i)
       if (values[i].isTensor()) inputs[i] = values[i].toTensor();
@@ -285,13 +289,13 @@ class TypeTracker {
     const MaybeType product = product_of(inputs, where, axis);
     const MaybeType added = bias.defined() ? type_of(bias, axis) : std::nullopt;
     if (!product) return added;
-    if (!product->spread || (added && !added->spread)) return unknown;
+    if (!product->spread || (added && !added->spread)) return unknown_type;
     const bool constant = bias.defined() && !added;
     if (!added && !(constant && product->spread == Spread::partial)) return product;
     const Spread addend = constant                               ? Spread::replicated
                           : product->spread == Spread::invariant ? *added->spread
                                                                  : used(bias, *added->spread);
-    return checked(Rule::sum, where, {*product->spread, addend}, Part::none);
+    return checked(Rule::sum, where, {*product->spread, addend}, WeightPart::none);
   }
 
   // A weight that is cut by its inputs needs a piece of the input, and gives a partial sum. A weight that is cut by its
@@ -299,28 +303,28 @@ class TypeTracker {
   MaybeType product_of(const std::vector<at::Tensor>& factors, const std::string& where, const std::string& axis) {
     for (size_t i = 0; i < 2; ++i) {
       const MaybeType weight = type_of(factors[i], axis), other = type_of(factors[1 - i], axis);
-      if (!weight || weight->part == Part::none || (other && !other->spread)) continue;
+      if (!weight || weight->part == WeightPart::none || (other && !other->spread)) continue;
       // A view has narrowed a replicated or constant input to this rank's piece.
       Spread piece = other ? used(factors[1 - i], *other->spread) : Spread::replicated;
-      if (weight->part == Part::inputs)
+      if (weight->part == WeightPart::inputs)
         return checked(Rule::contraction, where,
-                       {Spread::varying, piece == Spread::replicated ? Spread::varying : piece}, Part::none);
+                       {Spread::varying, piece == Spread::replicated ? Spread::varying : piece}, WeightPart::none);
       if (piece != Spread::varying) continue;
       found(where + " takes a varying (V) input, but its weight is cut by its outputs: gather the input first");
-      return unknown;
+      return unknown_type;
     }
     MaybeType product = combined(Rule::product, where, factors, axis);
-    if (product) product->part = Part::none;
+    if (product) product->part = WeightPart::none;
     return product;
   }
 
-  MaybeType checked(Rule rule, const std::string& where, const std::vector<Spread>& spreads, Part part) {
+  MaybeType checked(Rule rule, const std::string& where, const std::vector<Spread>& spreads, WeightPart part) {
     try {
       const Spread result = spread_of(rule, where, spreads);
-      return TensorType{.spread = result, .part = result == Spread::varying ? part : Part::none};
+      return TensorType{.spread = result, .part = result == Spread::varying ? part : WeightPart::none};
     } catch (const std::logic_error& error) {
       found(error.what());
-      return unknown;
+      return unknown_type;
     }
   }
 
@@ -381,7 +385,7 @@ UntypedOperations::~UntypedOperations() {
 void set_spread(const at::Tensor& tensor, const Axis& axis, Spread spread, std::optional<int64_t> cut_dim) {
   TypeTracker* const tracker = TypeTracker::active();
   if (!tracker || axis.size == 1) return;
-  const Part part = !cut_dim ? Part::none : *cut_dim == 0 ? Part::outputs : Part::inputs;
+  const WeightPart part = !cut_dim ? WeightPart::none : *cut_dim == 0 ? WeightPart::outputs : WeightPart::inputs;
   tracker->set(tensor, axis.name, {.spread = spread, .part = part});
 }
 

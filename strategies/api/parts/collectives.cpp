@@ -17,8 +17,6 @@
 namespace dpbench {
 namespace {
 
-using enum Spread;
-
 // A linear map of this rank's tensor. It may call a collective over an axis.
 using LinearMap = std::function<at::Tensor(const at::Tensor&)>;
 
@@ -210,32 +208,32 @@ Cut even_cut(int64_t dim, int64_t size, const Axis& axis) { return {dim, even_pi
 
 at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around) {
   if (axis.size == 1) return tensor;
-  const TypedCall typed("invariant_to_replicate", {tensor}, axis, invariant, replicated);
+  const TypedCall typed("invariant_to_replicate", {tensor}, axis, Spread::invariant, Spread::replicated);
   return typed.run([&] { return Adjoint::apply(tensor, same, with(around, all_reduce(axis))); });
 }
 
 at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around) {
   if (axis.size == 1) return tensor;
-  const TypedCall typed("partial_to_invariant", {tensor}, axis, partial, invariant);
+  const TypedCall typed("partial_to_invariant", {tensor}, axis, Spread::partial, Spread::invariant);
   return typed.run([&] { return Adjoint::apply(tensor, with(around, all_reduce(axis)), same); });
 }
 
 PendingSum begin_partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around) {
   if (axis.size == 1) return [tensor] { return tensor; };
-  const TypedCall typed("partial_to_invariant", {tensor}, axis, partial, invariant);
+  const TypedCall typed("partial_to_invariant", {tensor}, axis, Spread::partial, Spread::invariant);
   return pending(typed, tensor, [&](const at::Tensor& mine) { return begin_all_reduce(axis, mine); }, same, around);
 }
 
 at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around) {
   if (axis.size == 1) return tensor;
   const LinearMap sum = with(around, all_reduce(axis));
-  const TypedCall typed("partial_to_replicate", {tensor}, axis, partial, replicated);
+  const TypedCall typed("partial_to_replicate", {tensor}, axis, Spread::partial, Spread::replicated);
   return typed.run([&] { return Adjoint::apply(tensor, sum, sum); });
 }
 
 at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return piece;
-  const TypedCall typed("varying_to_replicate", {piece}, axis, varying, replicated);
+  const TypedCall typed("varying_to_replicate", {piece}, axis, Spread::varying, Spread::replicated);
   return typed.run([&] {
     return Adjoint::apply(piece, with(around, all_gather(axis, cut)), with(around, reduce_scatter(axis, cut)));
   });
@@ -243,13 +241,13 @@ at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const
 
 at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return piece;
-  const TypedCall typed("varying_to_invariant", {piece}, axis, varying, invariant);
+  const TypedCall typed("varying_to_invariant", {piece}, axis, Spread::varying, Spread::invariant);
   return typed.run([&] { return Adjoint::apply(piece, with(around, all_gather(axis, cut)), slice(axis, cut)); });
 }
 
 at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return whole;
-  const TypedCall typed("partial_to_varying", {whole}, axis, partial, varying);
+  const TypedCall typed("partial_to_varying", {whole}, axis, Spread::partial, Spread::varying);
   return typed.run([&] {
     return Adjoint::apply(whole, with(around, reduce_scatter(axis, cut)), with(around, all_gather(axis, cut)));
   });
@@ -257,27 +255,27 @@ at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const C
 
 PendingSum begin_partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return [whole] { return whole; };
-  const TypedCall typed("partial_to_varying", {whole}, axis, partial, varying);
+  const TypedCall typed("partial_to_varying", {whole}, axis, Spread::partial, Spread::varying);
   const auto begin = [&](const at::Tensor& mine) { return begin_scatter(axis, Pieces(axis, cut), mine); };
   return pending(typed, whole, begin, with(around, all_gather(axis, cut)), around);
 }
 
 at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return whole;
-  const TypedCall typed("invariant_to_varying", {whole}, axis, invariant, varying);
+  const TypedCall typed("invariant_to_varying", {whole}, axis, Spread::invariant, Spread::varying);
   return typed.run([&] { return Adjoint::apply(whole, slice(axis, cut), with(around, all_gather(axis, cut))); });
 }
 
 at::Tensor replicate_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut) {
   if (axis.size == 1) return whole;
-  const TypedCall typed("replicate_to_varying", {whole}, axis, replicated, varying);
+  const TypedCall typed("replicate_to_varying", {whole}, axis, Spread::replicated, Spread::varying);
   return typed.run([&] { return Adjoint::apply(whole, slice(axis, cut), zeros_around(axis, cut)); });
 }
 
 at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to,
                               const Around& around) {
   if (axis.size == 1) return piece;
-  const TypedCall typed("varying_to_varying", {piece}, axis, varying, varying);
+  const TypedCall typed("varying_to_varying", {piece}, axis, Spread::varying, Spread::varying);
   return typed.run([&] {
     return Adjoint::apply(piece, with(around, all_to_all(axis, from, to)), with(around, all_to_all(axis, to, from)));
   });
@@ -286,7 +284,7 @@ at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const C
 at::Tensor rows_to_ranks(const at::Tensor& rows, const Axis& axis, const std::vector<int64_t>& sent,
                          const std::vector<int64_t>& received, const Around& around) {
   if (axis.size == 1) return rows;
-  const TypedCall typed("rows_to_ranks", {rows}, axis, varying, varying);
+  const TypedCall typed("rows_to_ranks", {rows}, axis, Spread::varying, Spread::varying);
   return typed.run([&] {
     return Adjoint::apply(rows, with(around, all_to_all_rows(axis, sent, received)),
                           with(around, all_to_all_rows(axis, received, sent)));
