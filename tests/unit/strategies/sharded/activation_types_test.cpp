@@ -38,7 +38,8 @@ Found found_by_types(const Setting& one, at::ScalarType dtype, int64_t recompute
                                                            .init_seed = 3,
                                                            .step_seed = 4,
                                                            .dtype = dtype,
-                                                           .params = Params(info.params, one.params, one.strategy)});
+                                                           .params = Params(info.params, one.params, one.strategy),
+                                                           .clip_norm = {}});
     TypeFindings types;
     try {
       for (int64_t step = 0; step < 2; ++step) {
