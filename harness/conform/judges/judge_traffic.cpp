@@ -1,5 +1,5 @@
-// Checks that the collectives of each step carry exactly the bytes of the strategy's formula, in as many calls, and that
-// no operation of a step combines activations of a wrong pair of types.
+// Checks that the collectives of each step carry exactly the bytes of the strategy's formula, in as many calls, and
+// that no operation of a step combines activations of a wrong pair of types.
 #include <cstdint>
 #include <map>
 #include <numeric>
