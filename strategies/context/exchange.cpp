@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/api/parts/activation.h"
+
 namespace dpbench::context {
 
 Exchange::Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases)
@@ -9,6 +11,11 @@ Exchange::Exchange(const Axis& axis, const Options& options, int64_t tokens, Pha
       options_(options),
       cut_(tokens, axis.size, options.kind == Kind::ring && options.zigzag),
       phases_(phases) {}
+
+void Exchange::begin_block(const std::string& name) const {
+  block_ = name;
+  name_block(name);
+}
 
 Around Exchange::around(const std::string& operation) const {
   return timed(phases_, options_.owner + ": " + operation + " in " + block_);
@@ -28,7 +35,10 @@ at::Tensor Exchange::to_tokens(const at::Tensor& x, const std::vector<int64_t>& 
 
 at::Tensor Exchange::attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const std::shared_ptr<const AttentionKernel>& kernel) const {
-  if (options_.kind == Kind::ring) return ring_attention(query, key, value, ring(), kernel);
+  if (options_.kind == Kind::ring) {
+    const TypedCall typed("attention", {query, key, value}, axis_, Spread::varying, Spread::varying);
+    return typed.run([&] { return ring_attention(query, key, value, ring(), kernel); });
+  }
   const int64_t heads = query.size(head_dim);
   // If there are fewer heads of keys and values than ranks, these heads are repeated until each query head has its own.
   const int64_t copies = key.size(head_dim) < axis_.size ? heads / key.size(head_dim) : 1;
@@ -41,7 +51,7 @@ at::Tensor Exchange::attend(const at::Tensor& query, const at::Tensor& key, cons
 }
 
 at::Tensor Exchange::total(const at::Tensor& x) const {
-  return partial_to_invariant(x, axis_, around("sum of the loss"));
+  return partial_to_invariant(sum_of_piece(x, axis_), axis_, around("sum of the loss"));
 }
 
 at::Tensor Exchange::join(const at::Tensor& own, int64_t dim) const {

@@ -20,7 +20,7 @@ class Exchange : public SequenceSplit {
   // tokens: length of the sequence. phases: charged with the time of the collectives; may be null.
   Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases);
 
-  void begin_block(const std::string& name) const override { block_ = name; }
+  void begin_block(const std::string& name) const override;
   const std::vector<Piece>& tokens() const override { return cut_.of(axis_.rank); }
   at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const std::shared_ptr<const AttentionKernel>& kernel) const override;

@@ -4,12 +4,18 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/api/parts/activation.h"
 #include "strategies/parts/compat.h"
 
 namespace dpbench::experts {
 
 Exchange::Exchange(const Axis& axis, std::string owner, at::Device device, Phases* phases)
     : axis_(axis), owner_(std::move(owner)), device_(device), phases_(phases) {}
+
+void Exchange::begin_block(const std::string& name) const {
+  block_ = name;
+  name_block(name);
+}
 
 Around Exchange::around(const std::string& operation) const {
   return timed(phases_, owner_ + ": " + operation + " in " + block_);

@@ -18,7 +18,7 @@ class Exchange : public ExpertSplit {
 
   int rank() const override { return axis_.rank; }
   int ranks() const override { return axis_.size; }
-  void begin_block(const std::string& name) const override { block_ = name; }
+  void begin_block(const std::string& name) const override;
   std::vector<std::vector<int64_t>> counts(const std::vector<int64_t>& mine) const override;
   at::Tensor exchange(const at::Tensor& rows, const std::vector<int64_t>& sent,
                       const std::vector<int64_t>& received) const override;

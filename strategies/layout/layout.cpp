@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/api/parts/activation.h"
 #include "strategies/api/parts/broadcast.h"
 #include "strategies/experts/exchange.h"
 #include "strategies/parts/share.h"
@@ -26,6 +27,24 @@ Optimizer optimizer_of(const RankModel& model, const OptimizerSpec& spec) {
   return {spec, stepped, dimensions};
 }
 
+// Gives parameters and samples their types (see activation.h). On cp and ep each rank has its own tokens or samples, so
+// the gradient of a whole parameter is that of a part of them.
+void set_types(const RankModel& model, const std::vector<Part>& parts) {
+  using enum Spread;
+  const Axes& axes = model.axes;
+  for (const Held& one : model.own) {
+    const at::Tensor& tensor = one.placed->tensor;
+    const auto cut = model.tensors.cut_dim(one.name());
+    set_spread(tensor, axes.tp, cut ? varying : model.is_partial(one) ? replicated : invariant, cut);
+    set_spread(tensor, axes.cp, replicated);
+    set_spread(tensor, axes.ep, model.is_expert(one) ? varying : replicated);
+  }
+  for (const Part& part : parts)
+    for (const at::Tensor& tensor : {part.batch.input, part.batch.target})
+      for (const Axis* axis : {&axes.cp, &axes.ep})
+        if (tensor.defined()) set_spread(tensor, *axis, varying);
+}
+
 }  // namespace
 
 Layout::Layout(const Setup& setup, Options options)
@@ -40,6 +59,8 @@ Layout::Layout(const Setup& setup, Options options)
       passes_(options_.name, replica_, model_.stages, axes_.pp, options_.pipeline.poison,
               model_.units ? &*model_.units : nullptr, [this](const at::Tensor& output, const Part& part) {
                 const at::Tensor loss = loss_of(output, part.batch.target, part.split, micros_);
+                for (const Axis* axis : {&axes_.cp, &axes_.tp})
+                  require_spread("backward() of the loss", loss, *axis, Spread::invariant);
                 return part.share == 1 ? loss : loss * part.share;
               }) {
   schedules_.require_same_on_all_ranks(axes_.pp, replica_.device());
@@ -56,7 +77,12 @@ StepResult Layout::step(int64_t step, std::span<const Batch> micro, Phases& phas
       parts_of(micro, model_, workload_, [&](const Batch& batch) { return exchange(batch, &phases); });
   const Batch last = parts.back().batch;
   const pipeline::Schedule& schedule = schedules_.of(static_cast<int>(parts.size()));
-  StepResult result = passes_.run(step, std::move(parts), schedule, phases);
+  StepResult result;
+  {
+    const TypedPass typed;
+    set_types(model_, parts);
+    result = passes_.run(step, std::move(parts), schedule, phases);
+  }
   const at::NoGradGuard no_grad;
   phases.enter(Phase::communication);
   if (model_.units) model_.units->end_step(phases), take_gradients(model_);

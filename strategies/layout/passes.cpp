@@ -7,6 +7,7 @@
 #include <ATen/record_function.h>
 
 #include "strategies/api/backward.h"
+#include "strategies/api/parts/activation.h"
 
 namespace dpbench::layout {
 namespace {
@@ -184,6 +185,7 @@ void Passes::backward(const Action& action, Phases& phases) {
   }
   phases.enter(Phase::backward);
   RECORD_USER_SCOPE(trace_name(step_, action));
+  const UntypedOperations untyped;
   here.output.reset();
   if (units_) {
     const auto reduce = delayed_.empty() ? fsdp::Units::Reduce::after_each_unit : fsdp::Units::Reduce::later;
@@ -199,6 +201,7 @@ void Passes::backward(const Action& action, Phases& phases) {
 void Passes::weight_gradients(int stage, int microbatch, Phases& phases) {
   if (delayed_.empty()) return;
   phases.enter(Phase::backward);
+  const UntypedOperations untyped;
   std::exchange(delayed_[place_of(stage, microbatch)], nullptr)->compute();
   if (!units_) return;
   bool all = true;  // true if all stages of this rank have computed the weight gradients of this micro-batch

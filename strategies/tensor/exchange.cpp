@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/api/parts/activation.h"
 #include "strategies/parts/share.h"
 
 namespace dpbench::tensor {
@@ -26,6 +27,11 @@ at::Tensor largest(const at::Tensor& x, const Axis& axis) {
 
 Exchange::Exchange(const Axis& axis, const Options& options, int64_t tokens, Phases* phases)
     : axis_(axis), options_(options), tokens_(even_cut(sequence_dim, tokens, axis)), phases_(phases) {}
+
+void Exchange::begin_block(const std::string& name) const {
+  block_ = name;
+  name_block(name);
+}
 
 Around Exchange::around(const std::string& operation) const {
   return timed(phases_, options_.owner + ": " + operation + " in " + block_);
@@ -76,12 +82,13 @@ at::Tensor Exchange::join(const at::Tensor& piece, int64_t dim, const std::vecto
 }
 
 at::Tensor Exchange::total(const at::Tensor& x) const {
-  return verified(partial_to_invariant(x, axis_, around("sum of the loss")), false, true, "loss");
+  return verified(partial_to_invariant(sum_of_piece(x, axis_), axis_, around("sum of the loss")), false, true, "loss");
 }
 
 at::Tensor Exchange::maximum(const at::Tensor& x) const {
   if (axis_.size == 1) return x.detach();
-  return around("maximum of the logits")([&] { return largest(x, axis_); });
+  const TypedCall typed("maximum", {x}, axis_, Spread::varying, Spread::replicated);
+  return typed.run([&] { return around("maximum of the logits")([&] { return largest(x, axis_); }); });
 }
 
 void require_equal(const at::Tensor& tensor, const Axis& axis, const std::string& what) {

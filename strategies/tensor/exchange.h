@@ -18,7 +18,7 @@ class Exchange : public TensorSplit {
 
   int rank() const override { return axis_.rank; }
   int ranks() const override { return axis_.size; }
-  void begin_block(const std::string& name) const override { block_ = name; }
+  void begin_block(const std::string& name) const override;
   Piece sequence() const override;
   at::Tensor enter(const at::Tensor& x) const override;
   at::Tensor leave(const at::Tensor& x, const Product& product) const override;

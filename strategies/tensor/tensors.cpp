@@ -17,6 +17,11 @@ const TensorCut* CutTensors::find_cut(const std::string& name) const {
   return found == plan_.cuts.end() ? nullptr : &*found;
 }
 
+std::optional<int64_t> CutTensors::cut_dim(const std::string& name) const {
+  const TensorCut* one = find_cut(name);
+  return one ? std::optional(one->dim) : std::nullopt;
+}
+
 bool CutTensors::is_partial(const std::string& name, bool sequence) const {
   return sequence ? !is_cut(name) : std::ranges::count(plan_.partial, name) > 0;
 }

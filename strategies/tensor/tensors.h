@@ -2,6 +2,7 @@
 // pieces to whole tensors.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class CutTensors {
   void cut(const Model& model) const;
 
   bool is_cut(const std::string& name) const { return find_cut(name) != nullptr; }
+  // Returns the dimension in which a tensor is cut; nullopt if it is not cut.
+  std::optional<int64_t> cut_dim(const std::string& name) const;
   // True if a parameter is not cut but its gradient must be summed over ranks. sequence: true if each rank has only a
   // piece of the sequence; the gradient of every uncut parameter then covers only the tokens of that piece.
   bool is_partial(const std::string& name, bool sequence) const;

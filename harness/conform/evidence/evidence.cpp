@@ -47,6 +47,7 @@ void visit(Archive& archive, Evidence& evidence) {
   archive(evidence.interrupted), archive(evidence.echo), archive(evidence.last_parameters);
   archive(evidence.last_buffers), archive(evidence.last_state), archive(evidence.live_parameter_bytes);
   archive(evidence.live_gather_bytes), archive(evidence.stored_parameter_bytes);
+  archive(evidence.wrong_type), archive(evidence.typed);
 }
 
 template <class Archive>

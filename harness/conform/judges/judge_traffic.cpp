@@ -1,4 +1,5 @@
-// Checks that the collectives of each step carry exactly the bytes of the strategy's formula, in as many calls.
+// Checks that the collectives of each step carry exactly the bytes of the strategy's formula, in as many calls, and
+// that no operation of a step combines activations of a wrong pair of types.
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -179,6 +180,13 @@ void judge_traffic(const Trial& trial, Rows& rows) {
   for (const auto& [step, due] : all_due)
     if (!due.empty()) judge(due, all_found[step], "all ranks together", step);
   if (!judged) rows.skipped("collective-bytes", compared, "the formula leaves out these parameters or steps");
+}
+
+void judge_types(const Trial& trial, Rows& rows) {
+  for (const Evidence& evidence : trial.ranks)
+    if (evidence.typed > 0)
+      rows.judged("activation-types", "how the tensors of each operation of a forward pass are distributed over ranks",
+                  evidence.wrong_type.empty(), evidence.wrong_type + trial.place(evidence.rank, 0));
 }
 
 }  // namespace dpbench

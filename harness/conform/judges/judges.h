@@ -31,6 +31,7 @@ void judge_poison(const Trial& trial, Rows& rows);      // checks the effects of
 void judge_evaluation(const Trial& trial, Rows& rows);  // checks outputs, collectives and buffers of evaluations
 void judge_reductions(const Trial& trial, Rows& rows);  // checks results of reductions and that ranks make equal calls
 void judge_traffic(const Trial& trial, Rows& rows);     // checks bytes and calls of collectives
+void judge_types(const Trial& trial, Rows& rows);       // checks how activations are distributed over ranks
 void judge_memory(const Trial& trial, Rows& rows);      // checks the peak bytes of parameters and all-gathers in a step
 void judge_learning(const Trial& trial, Rows& rows);    // checks that the loss falls
 void judge_rows(const Trial& trial, Rows& rows);        // checks that steps do not change the samples
@@ -41,10 +42,10 @@ void judge_perturbation(const Trial& trial, Rows& rows);
 
 // The judges of a single run of a scenario, in order of execution. The scenarios `unwatched`, `other-state` and
 // `perturbed` have judges of their own instead.
-inline constexpr Judge judges[] = {judge_start,    judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
-                                   judge_strides,  judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
-                                   judge_poison,   judge_evaluation, judge_reductions, judge_traffic, judge_memory,
-                                   judge_learning, judge_rows,       judge_ending};
+inline constexpr Judge judges[] = {judge_start,   judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
+                                   judge_strides, judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
+                                   judge_poison,  judge_evaluation, judge_reductions, judge_traffic, judge_types,
+                                   judge_memory,  judge_learning,   judge_rows,       judge_ending};
 
 // The floating-point reductions that rank 0 called in a run's last step (their number and bytes), and the parameters
 // that this step used.

@@ -17,6 +17,7 @@
 #include "harness/conform/probes/drawn.h"
 #include "harness/conform/scenario/altered_workload.h"
 #include "harness/conform/scenario/other_state.h"
+#include "strategies/api/parts/activation.h"
 
 namespace dpbench {
 namespace {
@@ -173,6 +174,7 @@ class Driver {
 
   Evidence run() {
     evidence_.rank = bench_.rank;
+    TypeFindings types;
     try {
       drive();
     } catch (const UnsuitableModel& error) {
@@ -186,6 +188,8 @@ class Driver {
       if (lacks_operation(error)) evidence_.refusal = Refusal::scenario;
       record_failure(message_of(error));
     }
+    evidence_.wrong_type = types.mistake;
+    evidence_.typed = types.typed;
     groups_.finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
     return std::move(evidence_);
   }

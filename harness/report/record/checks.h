@@ -90,6 +90,7 @@ inline constexpr auto all = std::to_array<CheckMeaning>(
      usual({"collective-count", "accumulation adds no reductions: one set per step, not per micro-batch"}),
      usual({"collective-bytes",
             "each collective operation carries the bytes of the strategy's own formula, in as many calls"}),
+     usual({"activation-types", "no operation combines activations whose distributions over the ranks do not fit"}),
      {"live-parameters", "a strategy that frees parameters holds no more of them than its formula says"},
      {"reduction", "each reduction's result equals the sum of the ranks' inputs"},
      {"reduction-agrees", "each reduction's result is the same on all ranks, bit for bit"},

@@ -1,167 +1,115 @@
-// Activations that carry their distribution over ranks as a type (I, R, V or P of collectives.h), for tensor, sequence
-// and context parallelism. A build with assertions stores the type beside the tensor and refuses an operation that
-// would give a wrong result or gradient. Other builds store only the tensor.
+// The types of activations that several ranks compute together: how a tensor is distributed over the ranks of a mesh
+// axis (I, R, V or P of collectives.h). During a TypedPass, each operation gives its results types by those of its
+// inputs. An operation that would give a wrong result or gradient for its types is a wrong pair: a collective that
+// takes a tensor of another type, a nonlinear function of a partial sum, a replicated bias added to one, and so on. So
+// mistakes show without values, and models need no code for it.
+//
+// A tensor without a type that needs no gradient, such as a mask, fits every type. A tensor of unknown type, such as
+// the result of an operation outside of LibTorch, fits too, but is counted.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <stdexcept>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
-#include "strategies/api/parts/collectives.h"
-
-#ifndef DPBENCH_TYPED_ACTIVATIONS
-#ifdef NDEBUG
-#define DPBENCH_TYPED_ACTIVATIONS 0
-#else
-#define DPBENCH_TYPED_ACTIVATIONS 1
-#endif
-#endif
+#include "strategies/api/mesh.h"
 
 namespace dpbench {
 
+class TypeTracker;
+
 enum class Spread { invariant, replicated, varying, partial };
+const char* text_of(Spread spread);
 
 // The kinds of operations, with different rules for the distribution of the result over ranks: nonlinear in a tensor, a
 // sum of tensors, a product of tensors, or a contraction over the dimension that is cut among the ranks, as in a
 // row-parallel layer.
 enum class Rule { nonlinear, sum, product, contraction };
 
-inline const char* text_of(Spread spread) {
-  const char* const texts[] = {"invariant (I)", "replicated (R)", "varying (V)", "partial (P)"};
-  return texts[static_cast<size_t>(spread)];
-}
+// Returns the distribution of an operation's result. Throws std::logic_error, with the operation's name, if the
+// operation cannot combine these inputs.
+Spread spread_of(Rule rule, const std::string& operation, const std::vector<Spread>& inputs);
 
-// Returns the distribution over ranks (I, R, V or P) of an operation's result. Throws std::logic_error, with the
-// operation's name, if the operation cannot combine inputs with these distributions.
-inline Spread spread_of(Rule rule, const std::string& operation, const std::vector<Spread>& inputs) {
-  const auto count = [&](Spread spread) { return std::count(inputs.begin(), inputs.end(), spread); };
-  const auto all = static_cast<std::ptrdiff_t>(inputs.size());
-  const auto refuse = [&](const std::string& why) { throw std::logic_error(operation + " " + why); };
-  if (rule == Rule::contraction) {
-    if (count(Spread::varying) != all) refuse("sums over the cut dimension, so its tensors must be varying (V)");
-    return Spread::partial;
-  }
-  if (const auto invariant = count(Spread::invariant); invariant > 0 && invariant < all)
-    refuse(
-        "mixes an invariant (I) tensor with others: its gradient would be that of one rank. Use "
-        "invariant_to_replicate first.");
-  const auto partial = count(Spread::partial);
-  if (partial > 0 && rule == Rule::nonlinear) refuse("takes a partial (P) tensor, but is not linear: reduce it first");
-  if (partial > 0 && partial < all && rule == Rule::sum)
-    refuse("adds a partial (P) tensor and another, which each rank would add: reduce first");
-  if (partial > 1 && rule == Rule::product) refuse("multiplies two partial (P) tensors: reduce one first");
-  if (partial > 0 && count(Spread::varying) > 0)
-    refuse("multiplies a partial (P) tensor with a varying (V) one: reduce first");
-  if (partial > 0) return Spread::partial;
-  return count(Spread::varying) > 0 ? Spread::varying : inputs.at(0);
-}
+// The type of a tensor on an axis. part: the features of a layer by which a varying weight is cut.
+struct TensorType {
+  enum class Part { none, outputs, inputs };
+  std::optional<Spread> spread;  // nullopt: unknown
+  Part part = Part::none;
+};
+using TensorTypes = std::map<std::string, TensorType>;  // by the axis's name
 
-#if DPBENCH_TYPED_ACTIVATIONS
-inline namespace typed {
-
-class Activation {
+// While an object of this class exists, the typed passes of its thread store their first wrong pair in it.
+class TypeFindings {
  public:
-  Activation(at::Tensor tensor, const Axis& axis, Spread spread)
-      : tensor_(std::move(tensor)), axis_(axis.name), spread_(spread) {}
+  TypeFindings();
+  ~TypeFindings();
+  TypeFindings(const TypeFindings&) = delete;
+  TypeFindings& operator=(const TypeFindings&) = delete;
 
-  const at::Tensor& tensor() const { return tensor_; }
-  Spread spread() const { return spread_; }
-
-  // Returns the tensor. operation: the name of the operation that takes it. Throws, with this name, unless the tensor
-  // has the distribution `spread` on this axis.
-  const at::Tensor& as(Spread spread, const Axis& axis, const std::string& operation) const {
-    if (axis.name != axis_)
-      throw std::logic_error(operation + " on axis " + axis.name + ": the tensor has its type on axis " + axis_);
-    if (spread != spread_)
-      throw std::logic_error(operation + " takes a tensor that is " + text_of(spread) + " on axis " + axis_ +
-                             ", but this one is " + text_of(spread_));
-    return tensor_;
-  }
-
-  template <class Function, class... Others>
-  friend Activation computed(Rule rule, const std::string& operation, const Axis& axis, const Function& function,
-                             const Activation& first, const Others&... others) {
-    first.as(first.spread_, axis, operation);
-    (others.as(others.spread_, axis, operation), ...);
-    const Spread spread = spread_of(rule, operation, {first.spread_, others.spread_...});
-    return {function(first.tensor_, others.tensor_...), axis, spread};
-  }
+  std::string mistake;  // the first wrong pair; empty: none
+  int64_t typed = 0;    // number of inputs of collectives
+  int64_t untyped = 0;  // number of further inputs, of unknown type
 
  private:
-  at::Tensor tensor_;
-  std::string axis_;
-  Spread spread_;
+  TypeFindings* before_;
 };
 
-#else
-inline namespace untyped {
-
-class Activation {
+// While an object of this class exists, the operations of its thread propagate types. Without a TypeFindings object, it
+// does nothing, except in a build with assertions: there a wrong pair throws std::logic_error in the next collective.
+class TypedPass {
  public:
-  Activation(at::Tensor tensor, const Axis&, Spread) : tensor_(std::move(tensor)) {}
-
-  const at::Tensor& tensor() const { return tensor_; }
-  const at::Tensor& as(Spread, const Axis&, const char*) const { return tensor_; }
-
-  template <class Function, class... Others>
-  friend Activation computed(Rule, const char*, const Axis& axis, const Function& function, const Activation& first,
-                             const Others&... others) {
-    return {function(first.tensor_, others.tensor_...), axis, Spread::varying};
-  }
+  TypedPass();
+  ~TypedPass();
+  TypedPass(const TypedPass&) = delete;
+  TypedPass& operator=(const TypedPass&) = delete;
 
  private:
-  at::Tensor tensor_;
+  std::unique_ptr<TypeTracker> tracker_;
 };
 
-static_assert(sizeof(Activation) == sizeof(at::Tensor));
+// While an object of this class exists, operations are not typed. For backward passes.
+class UntypedOperations {
+ public:
+  UntypedOperations();
+  ~UntypedOperations();
+  UntypedOperations(const UntypedOperations&) = delete;
+  UntypedOperations& operator=(const UntypedOperations&) = delete;
 
-#endif
+ private:
+  TypeTracker* tracker_;
+};
 
-inline Activation invariant_to_replicate(const Activation& x, const Axis& axis) {
-  return {invariant_to_replicate(x.as(Spread::invariant, axis, "invariant_to_replicate"), axis), axis,
-          Spread::replicated};
-}
+// The functions below do nothing outside of a TypedPass or on an axis of one rank.
 
-inline Activation partial_to_invariant(const Activation& x, const Axis& axis) {
-  return {partial_to_invariant(x.as(Spread::partial, axis, "partial_to_invariant"), axis), axis, Spread::invariant};
-}
+// Gives a parameter or a sample its type. cut_dim: the dimension in which a varying parameter is cut; a layer whose
+// weight is cut by its inputs gives partial sums.
+void set_spread(const at::Tensor& tensor, const Axis& axis, Spread spread, std::optional<int64_t> cut_dim = {});
+// Returns the tensor's type; nullopt if it has none.
+std::optional<Spread> spread_on(const at::Tensor& tensor, const Axis& axis);
+// Records a wrong pair if the tensor has another type.
+void require_spread(const std::string& operation, const at::Tensor& tensor, const Axis& axis, Spread spread);
+// Returns the tensor as a partial one if it is varying: the caller has added up the elements of its own piece.
+at::Tensor sum_of_piece(const at::Tensor& tensor, const Axis& axis);
+// Sets the name of the model's block that runs now, for messages.
+void name_block(const std::string& name);
 
-inline Activation partial_to_replicate(const Activation& x, const Axis& axis) {
-  return {partial_to_replicate(x.as(Spread::partial, axis, "partial_to_replicate"), axis), axis, Spread::replicated};
-}
+// A collective of the forward pass that takes tensors of the type `from` and returns one of the type `to`. The
+// constructor records a wrong pair if an input has another type.
+class TypedCall {
+ public:
+  TypedCall(const std::string& operation, const std::vector<at::Tensor>& inputs, const Axis& axis, Spread from,
+            Spread to);
+  // Returns the result of the call. Its own operations are not typed.
+  at::Tensor run(const std::function<at::Tensor()>& call) const;
 
-inline Activation varying_to_replicate(const Activation& x, const Axis& axis, const Cut& cut) {
-  return {varying_to_replicate(x.as(Spread::varying, axis, "varying_to_replicate"), axis, cut), axis,
-          Spread::replicated};
-}
+ private:
+  std::optional<TensorTypes> result_;
+};
 
-inline Activation varying_to_invariant(const Activation& x, const Axis& axis, const Cut& cut) {
-  return {varying_to_invariant(x.as(Spread::varying, axis, "varying_to_invariant"), axis, cut), axis,
-          Spread::invariant};
-}
-
-inline Activation partial_to_varying(const Activation& x, const Axis& axis, const Cut& cut) {
-  return {partial_to_varying(x.as(Spread::partial, axis, "partial_to_varying"), axis, cut), axis, Spread::varying};
-}
-
-inline Activation invariant_to_varying(const Activation& x, const Axis& axis, const Cut& cut) {
-  return {invariant_to_varying(x.as(Spread::invariant, axis, "invariant_to_varying"), axis, cut), axis,
-          Spread::varying};
-}
-
-inline Activation replicate_to_varying(const Activation& x, const Axis& axis, const Cut& cut) {
-  return {replicate_to_varying(x.as(Spread::replicated, axis, "replicate_to_varying"), axis, cut), axis,
-          Spread::varying};
-}
-
-inline Activation varying_to_varying(const Activation& x, const Axis& axis, const Cut& from, const Cut& to) {
-  return {varying_to_varying(x.as(Spread::varying, axis, "varying_to_varying"), axis, from, to), axis, Spread::varying};
-}
-
-}  // namespace `typed` in builds with assertions, otherwise `untyped`
 }  // namespace dpbench

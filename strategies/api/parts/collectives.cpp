@@ -10,6 +10,7 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "strategies/api/parts/activation.h"
 #include "strategies/parts/compat.h"
 #include "workloads/api/tensor_split.h"
 
@@ -140,16 +141,21 @@ LinearMap reduce_scatter(const Axis& axis, const Cut& cut) {
   return [axis, pieces = Pieces(axis, cut)](const at::Tensor& whole) { return begin_scatter(axis, pieces, whole)(); };
 }
 
-// Starts a reduction of the tensor by calling `begin`. Returns a function that waits for the result; in the backward
-// pass, `adjoint` is applied to the result's gradient.
-PendingSum pending(const at::Tensor& tensor, const std::function<PendingSum(const at::Tensor&)>& begin,
-                   const LinearMap& adjoint, const Around& around) {
+// Starts a reduction by calling `begin`. The returned function waits for the result and gives it `adjoint` as its
+// backward pass.
+PendingSum pending(const TypedCall& typed, const at::Tensor& tensor,
+                   const std::function<PendingSum(const at::Tensor&)>& begin, const LinearMap& adjoint,
+                   const Around& around) {
+  const UntypedOperations untyped;
   PendingSum sum;
   with(around, [&](const at::Tensor& mine) {
     sum = begin(mine);
     return mine;
   })(tensor.detach());
-  return [=] { return Adjoint::apply(tensor, with(around, [sum](const at::Tensor&) { return sum(); }), adjoint); };
+  return [=] {
+    return typed.run(
+        [&] { return Adjoint::apply(tensor, with(around, [sum](const at::Tensor&) { return sum(); }), adjoint); });
+  };
 }
 
 LinearMap slice(const Axis& axis, const Cut& cut) {
@@ -201,62 +207,88 @@ LinearMap all_to_all_rows(const Axis& axis, const std::vector<int64_t>& sent, co
 Cut even_cut(int64_t dim, int64_t size, const Axis& axis) { return {dim, even_pieces(size, axis.size)}; }
 
 at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around) {
-  return axis.size == 1 ? tensor : Adjoint::apply(tensor, same, with(around, all_reduce(axis)));
+  if (axis.size == 1) return tensor;
+  const TypedCall typed("invariant_to_replicate", {tensor}, axis, Spread::invariant, Spread::replicated);
+  return typed.run([&] { return Adjoint::apply(tensor, same, with(around, all_reduce(axis))); });
 }
 
 at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around) {
-  return axis.size == 1 ? tensor : Adjoint::apply(tensor, with(around, all_reduce(axis)), same);
+  if (axis.size == 1) return tensor;
+  const TypedCall typed("partial_to_invariant", {tensor}, axis, Spread::partial, Spread::invariant);
+  return typed.run([&] { return Adjoint::apply(tensor, with(around, all_reduce(axis)), same); });
 }
 
 PendingSum begin_partial_to_invariant(const at::Tensor& tensor, const Axis& axis, const Around& around) {
   if (axis.size == 1) return [tensor] { return tensor; };
-  return pending(tensor, [&](const at::Tensor& mine) { return begin_all_reduce(axis, mine); }, same, around);
+  const TypedCall typed("partial_to_invariant", {tensor}, axis, Spread::partial, Spread::invariant);
+  return pending(typed, tensor, [&](const at::Tensor& mine) { return begin_all_reduce(axis, mine); }, same, around);
 }
 
 at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis, const Around& around) {
+  if (axis.size == 1) return tensor;
   const LinearMap sum = with(around, all_reduce(axis));
-  return axis.size == 1 ? tensor : Adjoint::apply(tensor, sum, sum);
+  const TypedCall typed("partial_to_replicate", {tensor}, axis, Spread::partial, Spread::replicated);
+  return typed.run([&] { return Adjoint::apply(tensor, sum, sum); });
 }
 
 at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return piece;
-  return Adjoint::apply(piece, with(around, all_gather(axis, cut)), with(around, reduce_scatter(axis, cut)));
+  const TypedCall typed("varying_to_replicate", {piece}, axis, Spread::varying, Spread::replicated);
+  return typed.run([&] {
+    return Adjoint::apply(piece, with(around, all_gather(axis, cut)), with(around, reduce_scatter(axis, cut)));
+  });
 }
 
 at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const Cut& cut, const Around& around) {
-  return axis.size == 1 ? piece : Adjoint::apply(piece, with(around, all_gather(axis, cut)), slice(axis, cut));
+  if (axis.size == 1) return piece;
+  const TypedCall typed("varying_to_invariant", {piece}, axis, Spread::varying, Spread::invariant);
+  return typed.run([&] { return Adjoint::apply(piece, with(around, all_gather(axis, cut)), slice(axis, cut)); });
 }
 
 at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return whole;
-  return Adjoint::apply(whole, with(around, reduce_scatter(axis, cut)), with(around, all_gather(axis, cut)));
+  const TypedCall typed("partial_to_varying", {whole}, axis, Spread::partial, Spread::varying);
+  return typed.run([&] {
+    return Adjoint::apply(whole, with(around, reduce_scatter(axis, cut)), with(around, all_gather(axis, cut)));
+  });
 }
 
 PendingSum begin_partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
   if (axis.size == 1) return [whole] { return whole; };
+  const TypedCall typed("partial_to_varying", {whole}, axis, Spread::partial, Spread::varying);
   const auto begin = [&](const at::Tensor& mine) { return begin_scatter(axis, Pieces(axis, cut), mine); };
-  return pending(whole, begin, with(around, all_gather(axis, cut)), around);
+  return pending(typed, whole, begin, with(around, all_gather(axis, cut)), around);
 }
 
 at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut, const Around& around) {
-  return axis.size == 1 ? whole : Adjoint::apply(whole, slice(axis, cut), with(around, all_gather(axis, cut)));
+  if (axis.size == 1) return whole;
+  const TypedCall typed("invariant_to_varying", {whole}, axis, Spread::invariant, Spread::varying);
+  return typed.run([&] { return Adjoint::apply(whole, slice(axis, cut), with(around, all_gather(axis, cut))); });
 }
 
 at::Tensor replicate_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut) {
-  return axis.size == 1 ? whole : Adjoint::apply(whole, slice(axis, cut), zeros_around(axis, cut));
+  if (axis.size == 1) return whole;
+  const TypedCall typed("replicate_to_varying", {whole}, axis, Spread::replicated, Spread::varying);
+  return typed.run([&] { return Adjoint::apply(whole, slice(axis, cut), zeros_around(axis, cut)); });
 }
 
 at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to,
                               const Around& around) {
   if (axis.size == 1) return piece;
-  return Adjoint::apply(piece, with(around, all_to_all(axis, from, to)), with(around, all_to_all(axis, to, from)));
+  const TypedCall typed("varying_to_varying", {piece}, axis, Spread::varying, Spread::varying);
+  return typed.run([&] {
+    return Adjoint::apply(piece, with(around, all_to_all(axis, from, to)), with(around, all_to_all(axis, to, from)));
+  });
 }
 
 at::Tensor rows_to_ranks(const at::Tensor& rows, const Axis& axis, const std::vector<int64_t>& sent,
                          const std::vector<int64_t>& received, const Around& around) {
   if (axis.size == 1) return rows;
-  return Adjoint::apply(rows, with(around, all_to_all_rows(axis, sent, received)),
-                        with(around, all_to_all_rows(axis, received, sent)));
+  const TypedCall typed("rows_to_ranks", {rows}, axis, Spread::varying, Spread::varying);
+  return typed.run([&] {
+    return Adjoint::apply(rows, with(around, all_to_all_rows(axis, sent, received)),
+                          with(around, all_to_all_rows(axis, received, sent)));
+  });
 }
 
 }  // namespace dpbench

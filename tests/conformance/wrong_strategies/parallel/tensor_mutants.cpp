@@ -23,6 +23,7 @@ enum class Mistake {
   product_averaged,
   sum_has_a_gradient_sum,
   bias_added_by_each_rank,
+  bias_added_before_the_sum,
   border_token_embedded_twice,
   first_chunk_again,
   sums_in_two_calls,
@@ -104,6 +105,8 @@ class WrongExchange : public Exchange {
       return Exchange::leave(x, [&](const at::Tensor& part) {
         return product(part.size(0) < x.size(0) ? x.narrow(0, 0, part.size(0)) : part);
       });
+    if (is(Mistake::bias_added_before_the_sum) && block_ == "model.layers.1")
+      return Exchange::leave(x, [&](const at::Tensor& part) { return with_biases(product(part), number); });
     const at::Tensor sum = Exchange::leave(x, product);
     if (is(Mistake::product_averaged)) return sum / ranks();
     if (is(Mistake::sum_has_a_gradient_sum)) return sum + (sum - sum.detach()) * (ranks() - 1);
@@ -385,6 +388,14 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-labels-smoothed-over-the-own-piece", smoothed_over_the_own_piece, "loss-value", "the mean", {},
              "smoothed-gpt"),
       mutant("tensor-loss-divided-by-the-ranks", loss_by_ranks, "gradient-meaning", "0.333333 times"),
+      mutant("tensor-types-of-an-input-not-summed", column_input_not_summed, "activation-types",
+             "linear in model.layers.0|invariant (I)|invariant_to_replicate"),
+      mutant("tensor-types-of-a-sequence-gathered-without-its-sum", sequence_gather_loses_its_sum, "activation-types",
+             "linear in model.layers.0|invariant (I)", sequence),
+      mutant("tensor-types-of-a-product-not-summed", product_not_summed, "activation-types",
+             "add in model.layers.1|invariant (I)"),
+      mutant("tensor-types-of-a-bias-before-the-sum", bias_added_before_the_sum, "activation-types",
+             "add in model.layers.1|partial (P)|reduce first", sequence),
       mutant("tensor-pieces-joined-in-reverse", pieces_joined_in_reverse, "output-value", "wrong order"),
       mutant("tensor-shared-heads-not-summed", shared_heads_not_summed, "gradient-meaning", "not summed|axis tp", {},
              "gpt", "tp=3", "tiny-llama"),
