@@ -163,7 +163,7 @@ inline std::string text_of(const MeshShape& shape) {
   std::string text;
   for (const AxisSize& axis : shape) {
     text += (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
-    if (axis.part > 1) text += "/" + std::to_string(axis.part);
+    if (axis.part > 1) text.append("/").append(std::to_string(axis.part));
   }
   return text;
 }
