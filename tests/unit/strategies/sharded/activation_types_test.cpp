@@ -67,7 +67,7 @@ TEST_P(TypedSteps, OfARightLayoutHaveNoWrongPairAndNoCollectiveOfATensorOfUnknow
     }
 }
 
-std::vector<Setting> settings() {
+std::vector<Setting> typed_settings() {
   std::vector<Setting> all;
   for (const char* sequence : {"off", "on"})
     for (const char* chunks : {"1", "2"})
@@ -86,7 +86,7 @@ std::vector<Setting> settings() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, TypedSteps, testing::ValuesIn(settings()),
+INSTANTIATE_TEST_SUITE_P(Types, TypedSteps, testing::ValuesIn(typed_settings()),
                          [](const auto& one) { return text_of(one.param); });
 
 // A stage of a pipeline begins with a tensor of unknown type, unless it is the first.
