@@ -131,7 +131,7 @@ class Shards {
 };
 
 // Returns zero1's traffic in one step: a reduce-scatter of the gradients, an all-gather of the parameter shards, an
-// all-reduce of the squared norm if several ranks clip, and a broadcast of the model's buffers.
+// all-reduce of the squared norm if several ranks clip gradients by their norm, and a broadcast of the model's buffers.
 std::optional<std::vector<Traffic>> zero1_traffic(const TrafficQuery& query) {
   const int64_t world = size_of(query.mesh, "dp"), whole = flat_bytes(query, world);
   const int64_t buffers = flat_buffers(query);

@@ -16,8 +16,8 @@ namespace {
 class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
  public:
   using LoggingBackend::LoggingBackend;
-  // Returns PyTorch's default, false. The environment variable DDP_DISABLE_COMM_MEM=0 would make it true, but dpbench
-  // sets that variable only for its own backend shm.
+  // False: c10d's Reducer must not allocate its buckets through NCCL. By default it does not, but the backend shm sets
+  // the environment variable DDP_DISABLE_COMM_MEM=0, which makes it ask every backend.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
     try {

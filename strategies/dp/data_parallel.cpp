@@ -23,8 +23,7 @@
 namespace dpbench {
 namespace {
 
-// The destructor decrements a counter, so this happens even if an exception is thrown. Does nothing if the counter is
-// null.
+// Decrements a counter at the end of the scope, even if an exception is thrown. Does nothing if the counter is null.
 struct CountDown {
   std::atomic<int>* left;
   ~CountDown() {

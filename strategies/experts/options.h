@@ -9,7 +9,8 @@
 
 namespace dpbench::experts {
 
-// Returns the traffic of a step over the mesh axis ep, without buffers and the norm of clipped gradients.
+// Returns the traffic of a step over the mesh axis ep. Does not count the model's buffers, nor the sum over ranks of
+// the squared norm for gradient clipping.
 std::vector<Traffic> traffic(const TrafficQuery& query, const ExpertPlan& plan, const RankShare& share);
 
 }  // namespace dpbench::experts

@@ -71,8 +71,8 @@ struct UnitShare {
   std::vector<Span> stages = {};  // blocks of this rank's stages
   std::vector<UnitPass> passes = {};
   int64_t parts = 1;  // number of parts of micro-batches in the step
-  // Return this rank's piece of a parameter; true if one of these stages uses the parameter; true as
-  // Storage::is_part().
+  // piece: returns this rank's piece of a parameter. is_mine: true if one of these stages uses the parameter. is_part:
+  // true if the strategy also sums the parameter's gradient over other mesh axes (see Storage::parts).
   std::function<at::Tensor(const at::Tensor&)> piece = {};
   std::function<bool(const at::Tensor&)> is_mine = {}, is_part = {};
 };

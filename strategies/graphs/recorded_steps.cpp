@@ -26,7 +26,7 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
     throw UsageError(option + ": " + error.what());
   }
   if (!setup.mesh.group()) return recorder;
-  // Under the conformance suite this is a wrapper, which reports the name of the wrapped backend.
+  // In the conformance suite the group's backend is a wrapper, which reports the name of the wrapped backend.
   const std::string backend = setup.mesh.group()->getBackend(device.type())->getBackendName();
   if (!recorder->takes_backend(backend))
     throw UsageError(option + " and --backend " + backend +

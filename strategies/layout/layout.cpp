@@ -179,7 +179,7 @@ void Layout::load(const Snapshot& snapshot) {
 
 std::map<std::string, std::vector<double>> Layout::figures() {
   const auto peak = model_.units ? static_cast<double>(model_.units->take_peak()) : 0;
-  if (peak == 0) return {};  // a strategy that never gathers parameters has no such figure
+  if (peak == 0) return {};  // nothing to report, because no parameters were gathered
   return {{"gathered_parameters_peak_bytes", {peak}}};
 }
 

@@ -30,7 +30,7 @@ struct RankShare {
     return mine;
   }
 
-  // Returns the calls of this rank's blocks together.
+  // Returns the sum, over the blocks that this rank computes, of the calls and their elements.
   SplitCalls sum_of(const CallsOfBlocks& of_blocks) const {
     SplitCalls sum;
     for (const auto& [block, calls] : of_blocks)

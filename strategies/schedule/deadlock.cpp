@@ -1,6 +1,6 @@
-// Two rules that a pipeline schedule has no deadlock: every rank reaches the end of its list of actions if sends have
-// unlimited buffers, and also if they have none. Ranks are advanced in any order; this cannot change the result,
-// because an action that can run can still run after other ranks have advanced.
+// Two rules that together exclude deadlocks of a pipeline schedule: every rank reaches the end of its list of actions
+// if sends have unlimited buffers, and also if they have none. Ranks are advanced in any order; this cannot change the
+// result, because an action that can run can still run after other ranks have advanced.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -25,8 +25,8 @@ std::vector<ParamInfo> parameters();
 // Throws UsageError for a value that is out of range.
 Options options_of(const Params& params);
 
-// Returns the traffic of a step over the mesh axis tp, without the norm of clipped gradients. tp: the axis; its group
-// is not used.
+// Returns the traffic of a step over the mesh axis tp. Does not count the sum over ranks of the squared norm for
+// gradient clipping. tp: the axis; its group is not used.
 std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const TensorPlan& plan, const Axis& tp,
                              const RankShare& share);
 

@@ -183,8 +183,8 @@ LinearMap all_to_all(const Axis& axis, const Cut& from, const Cut& to) {
     at::Tensor sent = to.stacked(from.padded(piece)), received = at::empty_like(sent);
     std::vector<int64_t> even;
     axis.group->alltoall_base(received, sent, even, even)->wait();
-    // Each received piece is padded along two dimensions. unpadded() removes the padding along the dimension that is
-    // cut (to.dim), and joined() the padding along the dimension that is joined (from.dim).
+    // Each received piece is padded along both dimensions: unpadded() removes the padding along the dimension that this
+    // all-to-all cuts, joined() along the dimension that it joins.
     std::vector<at::Tensor> parts;
     for (const at::Tensor& part : received.unbind()) parts.push_back(to.unpadded(part, static_cast<size_t>(axis.rank)));
     return from.joined(at::stack(parts));
