@@ -102,8 +102,6 @@ class HostedModel(nn.Module):
         return x
 
     def unpacked(self, input):
-        if self.workload.input.place == 0:
-            return input
         dtype = next((tensor.dtype for tensor in self.module.parameters() if tensor.is_floating_point()), torch.float32)
         return self.workload.input.unpack(input, dtype)
 

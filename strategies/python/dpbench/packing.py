@@ -44,47 +44,59 @@ class Data:
     """Packs inputs or targets into one tensor of bytes, [samples, bytes]. A single tensor stays as it is."""
 
     def __init__(self):
-        self.place, self.forms = 0, None
+        self.forms = {}  # by width of the packed tensor: the nested value of indices, and each tensor's dtype and shape
 
     def pack(self, value):
-        leaves, self.place = leaves_of(value)
-        if self.place == 0:
+        leaves, place = leaves_of(value)
+        if place == 0:
             return leaves[0]
-        self.forms = [(leaf.dtype, leaf.shape[1:]) for leaf in leaves]
-        return torch.cat([leaf.reshape(len(leaf), -1).contiguous().view(torch.uint8) for leaf in leaves], 1)
+        parts = [leaf.reshape(len(leaf), -1).contiguous().view(torch.uint8) for leaf in leaves]
+        form = place, [(leaf.dtype, leaf.shape[1:]) for leaf in leaves]
+        size = width = sum(part.shape[1] for part in parts)
+        # Several batches are packed before the first is unpacked. Padding gives each form a width of its own.
+        while self.forms.setdefault(width, form) != form:
+            width += 1
+        return torch.cat([*parts, parts[0].new_zeros(len(parts[0]), width - size)], 1)
 
     def unpack(self, packed, dtype):
         """Returns the value that pack() was given, with its floating-point tensors in this dtype."""
-        if self.place == 0:
+        if not self.forms:
             return packed
+        place, tensors = self.forms[packed.shape[1]]
         leaves, begin = [], 0
-        for form, shape in self.forms:
-            size = shape.numel() * form.itemsize
-            leaf = packed[:, begin:begin + size].clone(memory_format=torch.contiguous_format).view(form).view(-1, *shape)
+        for own_dtype, shape in tensors:
+            size = shape.numel() * own_dtype.itemsize
+            leaf = packed[:, begin:begin + size].clone(memory_format=torch.contiguous_format).view(own_dtype).view(-1, *shape)
             leaves.append(leaf.to(dtype) if leaf.is_floating_point() else leaf)
             begin += size
-        return filled(self.place, leaves)
+        return filled(place, leaves)
 
 
 class Output:
-    """Packs a model's outputs into one tensor, [samples, numbers], with autograd. A single tensor stays as it is."""
+    """Packs a model's outputs into one tensor, [samples, numbers], with autograd. A single tensor stays as it is. Outputs
+    of the same width must have the same shapes."""
 
     def __init__(self):
-        self.place, self.shapes = 0, None
+        self.forms = {}  # by width of the packed tensor: the nested value of indices, and each tensor's shape
 
     def pack(self, value):
         if hasattr(value, "logits"):  # value is an output of the library transformers
             value = value.logits
-        leaves, self.place = leaves_of(value)
-        if self.place == 0:
+        leaves, place = leaves_of(value)
+        if place == 0:
             return leaves[0]
         if not all(leaf.is_floating_point() for leaf in leaves):
             raise TypeError("the outputs of a model must be floating-point tensors")
-        self.shapes = [leaf.shape[1:] for leaf in leaves]
-        return torch.cat([leaf.reshape(len(leaf), -1) for leaf in leaves], 1)
+        packed = torch.cat([leaf.reshape(len(leaf), -1) for leaf in leaves], 1)
+        form = place, [leaf.shape[1:] for leaf in leaves]
+        if self.forms.setdefault(packed.shape[1], form) != form:
+            raise TypeError("a model returned outputs of other shapes, but as many numbers for each sample: dpbench cannot "
+                            "tell them apart")
+        return packed
 
     def unpack(self, packed):
-        if self.place == 0:
+        if not self.forms:
             return packed
-        parts = packed.split([shape.numel() for shape in self.shapes], 1)
-        return filled(self.place, [part.reshape(-1, *shape) for part, shape in zip(parts, self.shapes)])
+        place, shapes = self.forms[packed.shape[1]]
+        parts = packed.split([shape.numel() for shape in shapes], 1)
+        return filled(place, [part.reshape(-1, *shape) for part, shape in zip(parts, shapes)])
