@@ -102,6 +102,8 @@ class HostedModel(nn.Module):
         return x
 
     def unpacked(self, input):
+        if not self.workload.input.forms:
+            return input
         dtype = next((tensor.dtype for tensor in self.module.parameters() if tensor.is_floating_point()), torch.float32)
         return self.workload.input.unpack(input, dtype)
 
