@@ -255,7 +255,8 @@ class CollectiveLedger(unittest.TestCase):
                         counted[entry["axis"], entry["op"]] += entry["bytes"]
                         self.assertIsNotNone(entry["formula_bytes"], case["id"])
                         formula[entry["axis"], entry["op"]] += entry["formula_bytes"]
-                        self.assertTrue(entry["formula_calls"] is not None or strategy in ("cp", "ep"), (case["id"], entry))
+                        # The formula has no number of all-to-alls for ep, because a rank without tokens for others calls none.
+                        self.assertTrue(entry["formula_calls"] is not None or (strategy, entry["op"]) == ("ep", "alltoall"), (case["id"], entry))
                         if entry["formula_calls"] is not None:
                             self.assertEqual(entry["calls"], entry["formula_calls"], (case["id"], entry))
                 # Amounts are summed over ranks: under ep, the samples decide which rank sends how many bytes.
