@@ -13,8 +13,8 @@
 namespace dpbench {
 namespace {
 
-// Allowed relative error of a gradient's change. It is larger than exact_bound, the allowed error of a whole gradient,
-// because the change may be a small part of the gradient.
+// Allowed relative error of the amount by which a gradient changes if one replica has another sample. It is larger than
+// exact_bound, the allowed error of a whole gradient, because the change may be a small part of the gradient.
 constexpr double change_bound = 1e-6;
 // The error of a change is divided by at least this fraction of the norm of all changes together, and by at least the
 // square of this fraction times the norm of all gradients: ranks that keep their own gradients may have no change.

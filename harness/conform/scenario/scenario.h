@@ -55,8 +55,8 @@ struct Scenario {
   // the samples come in shuffled epochs, as in a timed run.
   bool unwatched = false;
   bool short_batches = true;  // if true, epochs of the scenario `unwatched` end with a shorter batch
-  // Number of the scenario's first step in the training run. The strategy object first takes all steps before this one
-  // and is then reset by load(), unless other_state is set.
+  // Number of the scenario's first step in the training run. The strategy object first takes all steps before this one;
+  // load() then restores its state before these steps. If other_state is set, no steps are taken before.
   int64_t first = 0;
   Sample sample = {};  // elements of each tensor that are compared; if any are left out, the run has a single step
   int64_t samples_per_rank = 0;  // samples in a rank's micro-batch; 0: Distribution::samples_per_rank

@@ -50,7 +50,8 @@ TEST(Tuning, DropsCandidatesWhoseGradientsMeanSomethingElseThanTheReferences) {
   EXPECT_EQ(faster_half(report, {0, 1, 2, 3, 4}), (std::vector<size_t>{0, 1, 2}));
 }
 
-// Five launches of a case, of which the first one chooses the candidate.
+// The step times of a candidate (the parameter values that `tune` compares with the defaults) in five launches. After
+// the first launch, tune chooses the fastest candidates; it judges them by the other four.
 std::vector<int64_t> launches_ns(int64_t first, int64_t later) { return {first, later, later + 10, later - 10, later}; }
 
 TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterThoseThatSelectedIt) {

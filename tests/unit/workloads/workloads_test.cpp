@@ -244,7 +244,7 @@ TEST(Workloads, ALargerScaleGivesMoreParametersAndLayers) {
   }
 }
 
-TEST(Workloads, RefuseAScaleOutOfRange) {
+TEST(Workloads, RefuseAFactorForTheModelsSizeOutside1To64) {
   for (const auto& name : names)
     for (const int64_t scale : {-1, 0, 65}) EXPECT_THROW(make_workload(name, {.scale = scale}), UsageError) << name;
 }
