@@ -3,42 +3,48 @@
 namespace dpbench {
 
 WorkQueue::~WorkQueue() {
+  const bool on_own_thread = runs_this_thread();
+  std::deque<Job> dropped;
   {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+    if (on_own_thread) dropped.swap(state_->jobs);
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  state_->changed.notify_all();
+  if (on_own_thread)
+    thread_.detach();
+  else if (thread_.joinable())
+    thread_.join();
 }
 
 void WorkQueue::push(Job job) {
   {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-    ++unfinished_;
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    const std::lock_guard lock(state_->mutex);
+    state_->jobs.push_back(std::move(job));
+    ++state_->unfinished;
+    if (!thread_.joinable()) thread_ = std::thread([state = state_] { state->run(); });
   }
-  changed_.notify_all();
+  state_->changed.notify_all();
 }
 
 void WorkQueue::drain() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return idle(); });
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [this] { return idle(); });
 }
 
-void WorkQueue::run() {
-  std::unique_lock lock(mutex_);
+void WorkQueue::State::run() {
+  std::unique_lock lock(mutex);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    changed.wait(lock, [this] { return stop || !jobs.empty(); });
+    if (jobs.empty()) return;
+    Job job = std::move(jobs.front());
+    jobs.pop_front();
     lock.unlock();
     job();
     job = nullptr;  // releases the tensors that the finished job holds before a thread that waits for all jobs goes on
     lock.lock();
-    --unfinished_;
-    changed_.notify_all();
+    --unfinished;
+    changed.notify_all();
   }
 }
 
