@@ -158,7 +158,8 @@ def crowded(paths):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent)
-    all_files = [file for top in (*TOPS, "tests/", "scripts/") for file in sorted((root / top).rglob("*")) if file.is_file()]
+    tops = (*TOPS, "tests/", "scripts/")
+    all_files = [file for top in tops for file in sorted((root / top).rglob("*")) if file.is_file()]
     files = [file for file in all_files if file.suffix in (".h", ".cpp", ".inc", ".hpp", ".cu")]
     sources = {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in files}
     faults = [f"{path}: {header}: {why}" for path, text in sources.items()

@@ -8,8 +8,8 @@
 namespace dpbench::context {
 namespace {
 
-// Number of tokens whose keys and values (or their gradients) a rank sends and receives in ring attention of one layer,
-// and of the messages in each direction.
+// What a rank exchanges in ring attention of one layer. sent, received: numbers of tokens, each with its keys and
+// values or their gradients. messages: number of messages in each direction.
 struct Travelling {
   int64_t sent = 0, received = 0, messages = 0;
 };

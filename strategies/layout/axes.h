@@ -17,7 +17,8 @@ struct Axes {
   Axis world;  // the axis that consists of all ranks
   // The axis whose ranks store different rows of each parameter; has one rank until choose_shard() sets it.
   Axis shard;
-  // The axis whose ranks together keep a unit between its forward and its backward pass; has one rank if none do.
+  // The axis whose ranks together keep a unit between its forward and its backward pass. It has one rank if no unit is
+  // kept in this way.
   Axis between;
   Axis replicas;  // the axis whose ranks store the same tensors and train on different samples
   Axis cp, pp, tp, ep;

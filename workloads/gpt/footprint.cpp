@@ -316,9 +316,9 @@ class Search {
     if (sizes_.narrow) consider(all, now - block.its.casts, before + logits_ + weight * 3 / 2);
   }
 
-  // Returns the bytes of logits that exist while block `b` runs, without those that the block itself computes. Logits
-  // exist from the head's forward pass to the end of the step: those of all micro-batches and, if the caller keeps
-  // them, those of the previous step.
+  // Returns the bytes of all logits that exist while block `b` runs, except those that the block itself computes. The
+  // logits of each micro-batch exist from the head's forward pass to the end of the step. If the caller keeps the
+  // output of the previous step, its logits exist too.
   double earlier_outputs(size_t b) const { return outputs(step_.micro_batches - (b + 1 == blocks_.size() ? 1 : 0)); }
 
   // Takes a moment of the backward pass into account for the peak, at which block `done` and all later blocks have

@@ -209,8 +209,8 @@ class Walk {
     }
   }
 
-  // Returns the name of a trainable parameter that is missing in the report of a rank whose optimizer steps are
-  // computed; an empty string if none is missing.
+  // Looks for a trainable parameter that a rank has not reported, among the ranks whose optimizer steps are computed
+  // here. Returns its name, or an empty string if the ranks reported all.
   std::string missing_parameter() const {
     for (size_t r = 0; r < optimizers_.ranks(); ++r)
       for (const auto& name : trial_.names)

@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the names of a command's flags: all, or only those whose value type is `type`.
+// Returns the names of a command's flags. type: if not empty, only flags with values of this type.
 std::vector<std::string> flag_names(const CLI::App& app, const std::string& type = "") {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())

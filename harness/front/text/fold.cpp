@@ -12,7 +12,7 @@ namespace {
 using Cells = std::vector<std::string>;
 
 constexpr size_t gap = 2, indent = 2;
-// Least width of a column whose text wraps; with less room in a line, the column moves to the next line.
+// Least width of a column whose text wraps. If a line has less room, the column moves to the next line.
 constexpr size_t least_text = 24;
 
 struct Extent {

@@ -87,8 +87,8 @@ class UntypedOperations {
 
 // The functions below do nothing outside of a TypedPass or on an axis of one rank.
 
-// Gives a parameter or a sample its type. cut_dim: the dimension in which a varying parameter is cut; a layer whose
-// weight is cut by its inputs gives partial sums.
+// Gives a parameter or a sample its type. cut_dim: the dimension in which a varying parameter is cut: 0 for the outputs
+// of a layer, otherwise its inputs. A layer whose weight is cut by its inputs gives partial sums.
 void set_spread(const at::Tensor& tensor, const Axis& axis, Spread spread, std::optional<int64_t> cut_dim = {});
 // Returns the tensor's type; nullopt if it has none.
 std::optional<Spread> spread_on(const at::Tensor& tensor, const Axis& axis);

@@ -66,15 +66,16 @@ class Data:
         leaves, begin = [], 0
         for own_dtype, shape in tensors:
             size = shape.numel() * own_dtype.itemsize
-            leaf = packed[:, begin:begin + size].clone(memory_format=torch.contiguous_format).view(own_dtype).view(-1, *shape)
+            own_bytes = packed[:, begin:begin + size].clone(memory_format=torch.contiguous_format)
+            leaf = own_bytes.view(own_dtype).view(-1, *shape)
             leaves.append(leaf.to(dtype) if leaf.is_floating_point() else leaf)
             begin += size
         return filled(place, leaves)
 
 
 class Output:
-    """Packs a model's outputs into one tensor, [samples, numbers], with autograd. A single tensor stays as it is. Outputs
-    of the same width must have the same shapes."""
+    """Packs a model's outputs into one tensor, [samples, numbers], with autograd. A single tensor stays as it is.
+    Outputs of the same width must have the same shapes."""
 
     def __init__(self):
         self.forms = {}  # by width of the packed tensor: the nested value of indices, and each tensor's shape

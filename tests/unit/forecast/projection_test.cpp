@@ -66,8 +66,8 @@ TEST(PredictedAllreduce, TreeTakesTheTimeOfGoingUpAndDownAllLevels) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 5, 450e6, {nvlink, nvlink, 0}), 12e-6 + 2000e-6, 1e-12);
 }
 
-// 16 devices in hosts of 4 reduce 50 MB. Each of the ring's 30 messages waits for the slow links, of which the 4
-// devices of a host use one each: 10 us + 50 MB / 16 / (4 x 50 GB/s) = 25.625 us.
+// 16 devices in hosts of 4 reduce 50 MB. Each device has a slow link to other hosts, and the 4 links of a host work at
+// once. Each of the ring's 30 messages takes as long as on these links: 10 us + 50 MB / 16 / (4 x 50 GB/s) = 25.625 us.
 TEST(PredictedAllreduce, AcrossHostsIsLimitedByTheSlowestLink) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 16, 50e6, {nvlink, ethernet, 4}), 30 * 25.625e-6, 1e-12);
   // Hosts with one device have no links inside, however slow these would be.
