@@ -133,7 +133,7 @@ std::optional<Amounts> amounts_due(const Trial& trial, const Model& model, const
                                     .params = params,
                                     .mesh = mesh,
                                     .rank = evidence.rank,
-                                    .step = step,
+                                    .step = trial.scenario.first + step,
                                     .accumulate = micros_in(trial.scenario, step),
                                     .taken = extra + step - constructed,
                                     .clips = trial.clip_norm.has_value(),
