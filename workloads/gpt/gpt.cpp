@@ -72,7 +72,7 @@ at::Tensor Gpt::own_targets(const at::Tensor& target, const ModelSplit& split) {
 
 at::Tensor Gpt::split_loss(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
   const at::Tensor labels = own_targets(target, split);
-  const at::Tensor sum = split.tensor ? split_cross_entropy(output, labels, columns(*split.tensor), *split.tensor)
+  const at::Tensor sum = split.tensor ? split_cross_entropy(output, labels, columns(*split.tensor), *split.tensor).sum()
                                       : summed_cross_entropy(output.flatten(0, 1), labels.flatten());
   const at::Tensor part = sum / target.ne(no_target).sum().to(sum.scalar_type());
   return split.sequence ? split.sequence->total(part) : part;

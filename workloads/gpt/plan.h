@@ -21,7 +21,7 @@ inline size_t head_block(const Shape& shape) { return first_layer + static_cast<
 TensorPlan plan_of(const Shape& shape, int ranks);
 
 // Computes the cross-entropy under tensor parallelism, from this rank's columns of the logits, of shape [samples,
-// tokens, columns]. Returns it summed over tokens.
+// tokens, columns]. Returns that of each token of each sample in one dimension, 0 for tokens without a target.
 at::Tensor split_cross_entropy(const at::Tensor& logits, const at::Tensor& target, const Piece& columns,
                                const TensorSplit& split);
 

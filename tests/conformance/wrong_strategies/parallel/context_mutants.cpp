@@ -1,11 +1,14 @@
 // Wrong strategies with mistakes in context parallelism: in ring attention (hops, masks, merging), in the heads of
-// Ulysses attention, in positions, in the loss, and in sums over the axis cp. Also contains correct strategies.
+// Ulysses attention, in positions, in the loss, in sums over the axis cp, and in traffic. Also contains correct
+// strategies.
 #include <map>
 
 #include <ATen/ATen.h>
 
 #include "strategies/layout/layout.h"
+#include "strategies/layout/traffic.h"
 #include "strategies/parts/shard_sums.h"
+#include "strategies/pipeline/links.h"
 #include "tests/conformance/wrong_strategies/mutant.h"
 
 namespace dpbench::wrong {
@@ -51,6 +54,9 @@ enum class Mistake {
   // mistakes in clipping and evaluation
   clipped_with_cp,
   samples_of_rank_0_evaluated,
+  // mistakes in traffic
+  keys_sent_once_more,
+  sent_in_float64,
 };
 
 // Attention kernel with a mistake: ring attention gets a wrong result for a block of keys.
@@ -92,6 +98,7 @@ class WrongRing : public Ring {
   Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const Result& whole, const AttentionKernel& kernel) const override {
     const auto [by_query, by_key, by_value] = Ring::backward(slope, query, key, value, whole, kernel);
+    if (mistake_ == Mistake::keys_sent_once_more) send_once_more(at::stack({key, value}));
     if (mistake_ != Mistake::gradient_one_hop_short) return {by_query, by_key, by_value};
     const auto of_next = [&](const at::Tensor& own) {
       std::vector<int64_t> sizes(static_cast<size_t>(axis_.size), own.numel());
@@ -111,6 +118,18 @@ class WrongRing : public Ring {
   }
 
  private:
+  // A superfluous hop of the ring: no rank uses the keys and values that it receives. held: keys and values, stacked.
+  void send_once_more(const at::Tensor& held) const {
+    constexpr int tag = 2;  // ring attention uses the tags 0 and 1
+    const int after = (axis_.rank + 1) % axis_.size, before = (axis_.rank + axis_.size - 1) % axis_.size;
+    std::vector<int64_t> sizes = held.sizes().vec();
+    sizes[token_dim + 1] = cut_.count(before);
+    const pipeline::Links links(axis_, held.device(), poison_);
+    pipeline::Transfer sent = links.send_like(held, after, tag);
+    links.receive_sized(sizes, held.scalar_type(), before, tag).wait();
+    sent.wait();
+  }
+
   Mistake mistake_;
 };
 
@@ -151,7 +170,11 @@ class WrongExchange : public Exchange {
   at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     const Kernel& kernel) const override {
     if (is(Mistake::own_tokens_only)) return kernel->whole(query, key, value);
-    return Exchange::attend(query, key, value, std::make_shared<const WrongKernel>(kernel, mistake_));
+    const auto wrong = std::make_shared<const WrongKernel>(kernel, mistake_);
+    if (is(Mistake::sent_in_float64))
+      return Exchange::attend(query.to(at::kDouble), key.to(at::kDouble), value.to(at::kDouble), wrong)
+          .to(query.scalar_type());
+    return Exchange::attend(query, key, value, wrong);
   }
 
   // Sums a term of the loss over ranks. The first call of a micro-batch is for the cross-entropy, the second for the
@@ -259,6 +282,18 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
   return on_mesh("context-" + name, killed_by, key_term, info, workload, mesh, model);
 }
 
+// Returns the mutant with the traffic formula of cp with these options.
+Mutant with_traffic(Mutant one, const Options& options = {}) {
+  one.strategy = [make = one.strategy, options] {
+    StrategyInfo info = make();
+    info.traffic = [options](const TrafficQuery& query) {
+      return layout::traffic({.name = "cp", .context = options}, query);
+    };
+    return info;
+  };
+  return one;
+}
+
 }  // namespace context_mistakes
 
 std::vector<Mutant> context_mutants() {
@@ -300,8 +335,11 @@ std::vector<Mutant> context_mutants() {
              grid),
       mutant("clips-with-cp", clipped_with_cp, "clip", "clipped below"),
       mutant("evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
-      mutant("right", none, "", ""),
-      mutant("right-ulysses", none, "", "", ulysses, "gpt", "cp=2", "tiny-llama"),
+      with_traffic(mutant("keys-sent-once-more", keys_sent_once_more, "collective-bytes",
+                          "send over cp carried 1.14286 times", ring, "gpt", "cp=3", even)),
+      with_traffic(mutant("sent-in-float64", sent_in_float64, "collective-bytes", "send over cp carried 2 times")),
+      with_traffic(mutant("right", none, "", "")),
+      with_traffic(mutant("right-ulysses", none, "", "", ulysses, "gpt", "cp=2", "tiny-llama"), ulysses),
       mutant("right-smoothed", none, "", "", ring, "smoothed-gpt"),
       mutant("right-integers", none, "", "", {.zigzag = false}, "gpt-exact"),
   };

@@ -74,6 +74,22 @@ inline Result result_of(const Setting& one, int rank) {
   return result;
 }
 
+// Takes a step on a mesh, in float64. Returns the gradients and the loss of the last rank.
+inline NamedTensors gradients_and_loss(const Workload& workload, const std::string& strategy, const std::string& mesh,
+                                       const Given& params = {}) {
+  const int ranks = ranks_of(parse_mesh(mesh));
+  NamedTensors found;
+  expect_no_errors(on_ranks(ranks, [&](Rank& me) {
+    const auto made = made_on(me.mesh(mesh), strategy, workload, params);
+    Phases phases;
+    const StepResult result = made->step(0, micro_batches(workload, 0, 0), phases);
+    NamedTensors mine = copies(made->gradients());
+    mine.emplace_back("the loss", result.loss.clone());
+    if (me.rank == ranks - 1) found = std::move(mine);
+  }));
+  return found;
+}
+
 inline double distance(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0 : (a - b).abs().max().item<double>();
 }

@@ -64,47 +64,8 @@ TEST(TensorParallel, GradientsEqualThoseOfOneDeviceIfTheLossHasADifferentWeightF
   for (const std::string name : {"mnist-mlp", "convnet"}) {
     const auto inner = workload_registry().at(name).make({});
     const Weighted workload(*inner);
-    const auto gradients = [&](const std::string& strategy, const std::string& mesh, int ranks) {
-      NamedTensors found;
-      expect_no_errors(on_ranks(ranks, [&](Rank& me) {
-        const auto made = made_on(me.mesh(mesh), strategy, workload, {});
-        Phases phases;
-        made->step(0, micro_batches(workload, 0, 0), phases);
-        const NamedTensors mine = copies(made->gradients());
-        if (me.rank == ranks - 1) found = mine;
-      }));
-      return found;
-    };
-    expect_near(gradients("ddp", "", 1), gradients("tp", "tp=3", 3), 1e-12, name + ": gradient of");
-  }
-}
-
-// The labels are the first and last token of each rank's piece of the vocabulary, and padding. Some logits have an
-// infinite exponential.
-TEST(TensorParallel, LossOverAShardedVocabularyEqualsThatOverTheWhole) {
-  const auto workload = gpt("tiny");
-  for (const int ranks : {2, 3, 4}) {
-    const std::vector<int64_t> sizes = even_pieces(257, ranks);
-    std::vector<int64_t> labels = {-100};  // -100 is the label of padding
-    for (int rank = 0; rank < ranks; ++rank) {
-      const Piece piece = piece_of(sizes, rank);
-      labels.insert(labels.end(), {piece.first, piece.first + piece.size - 1});
-    }
-    const auto tokens = static_cast<int64_t>(labels.size());
-    const at::Tensor target = at::tensor(labels).unsqueeze(0);
-    at::Tensor logits = at::randn({1, tokens, 257}, at::kDouble).mul_(2000).requires_grad_();
-    const at::Tensor due = workload->loss(logits, target);
-    due.backward();
-    expect_no_errors(on_ranks(ranks, [&](Rank& me) {
-      const Axis axis = me.mesh("tp=" + std::to_string(ranks)).axis("tp");
-      const ModelSplit split{.tensor = std::make_shared<tensor::Exchange>(axis, tensor::Options{}, tokens, nullptr)};
-      const Piece mine = piece_of(sizes, me.rank);
-      const at::Tensor piece = logits.detach().narrow(2, mine.first, mine.size).clone().requires_grad_();
-      const at::Tensor loss = workload->split_loss(piece, target, split);
-      loss.backward();
-      EXPECT_NEAR(loss.item<double>(), due.item<double>(), 1e-9);
-      EXPECT_LE(distance(piece.grad(), logits.grad().narrow(2, mine.first, mine.size)), 1e-12);
-    }));
+    expect_near(gradients_and_loss(workload, "ddp", "dp=1"), gradients_and_loss(workload, "tp", "tp=3"), 1e-12,
+                name + ": gradient of");
   }
 }
 
