@@ -77,6 +77,10 @@ double slowdown_of(int ranks, int threads, int cores) {
   return cores > 0 ? std::max(1.0, static_cast<double>(ranks) * threads / cores) : 1;
 }
 
+double overlap_of(int ranks, int threads, int cores) {
+  return cores > 0 && static_cast<double>(ranks) * threads >= cores ? 0 : 1;
+}
+
 Network parse_network(const std::string& text, int host_size, int usual_host) {
   std::map<std::string, std::optional<Link>> links = {{"intra", {}}, {"inter", {}}};
   for (size_t from = 0; from <= text.size();) {
@@ -121,5 +125,13 @@ double collective_seconds(const std::string& op, Algorithm algorithm, int world,
   if (algorithm == Algorithm::hierarchical) return hierarchical_seconds(world, bytes, network);
   return algorithm == Algorithm::tree ? tree_seconds(terms, world, network) : ring_seconds(terms, world, network);
 }
+
+Algorithm fastest_algorithm(const std::string& op, int world, double bytes, const Network& network) {
+  return std::ranges::min({Algorithm::ring, Algorithm::tree, Algorithm::hierarchical}, {}, [&](Algorithm algorithm) {
+    return collective_seconds(op, algorithm, world, bytes, network);
+  });
+}
+
+bool is_allreduce(const std::string& op) { return pattern_of(op) == Pattern::allreduce; }
 
 }  // namespace dpbench

@@ -30,6 +30,9 @@ struct Network {
 // Returns the factor by which ranks compute and copy more slowly because they share cores. cores: 0 if each rank has
 // its own cores.
 double slowdown_of(int ranks, int threads, int cores);
+// Returns the share of a collective that computation may overlap: 0 if the ranks use all cores, because collectives
+// then take the cores that compute; else 1.
+double overlap_of(int ranks, int threads, int cores);
 
 // Parses a --link text such as "intra=450GB/s:2us,inter=50GB/s:10us", in any order. host_size: devices per host as the
 // user gave them, or 0; usual_host then replaces it if the text has `inter`. Throws UsageError for any other text, for
@@ -44,6 +47,7 @@ inline constexpr auto enum_names<Algorithm> = std::to_array<std::string_view>({"
 struct Terms {
   double messages = 0, bytes = 0;
   Terms operator+(const Terms& other) const { return {messages + other.messages, bytes + other.bytes}; }
+  Terms operator*(double times) const { return {messages * times, bytes * times}; }
   double seconds(const Link& link) const { return messages * link.latency_s + bytes / link.bytes_per_s; }
 };
 
@@ -56,5 +60,8 @@ Terms terms_of(const std::string& op, Algorithm algorithm, int world, double byt
 // another device of a host, so their bandwidths add up. A hierarchical allreduce is a reduce-scatter within each host,
 // a ring allreduce of each shard between hosts, then an allgather within each host.
 double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network);
+// Returns the algorithm with which this collective is fastest; the ring if others are as fast.
+Algorithm fastest_algorithm(const std::string& op, int world, double bytes, const Network& network);
+bool is_allreduce(const std::string& op);  // true if the algorithm of an allreduce applies to this operation
 
 }  // namespace dpbench

@@ -21,8 +21,7 @@ GroupLink::GroupLink(const MeshShape& mesh, const std::string& axis, const Netwo
 }
 
 double GroupLink::seconds(const std::string& op, double bytes) const {
-  const auto with = [&](Algorithm algorithm) { return collective_seconds(op, algorithm, ranks_, bytes, network_); };
-  return std::min({with(Algorithm::ring), with(Algorithm::tree), with(Algorithm::hierarchical)});
+  return collective_seconds(op, fastest_algorithm(op, ranks_, bytes, network_), ranks_, bytes, network_);
 }
 
 }  // namespace dpbench::forecast

@@ -98,7 +98,7 @@ std::vector<std::string> plan_remarks(const LayoutPlan& plan) {
   std::vector<std::string> all = {rates};
   if (plan.asked.devices > 1)
     all.push_back("links as given, " +
-                  (plan.asked.machine.overlap > 0
+                  (plan.asked.machine.overlap > 0 || plan.asked.machine.overlap_measured
                        ? text_of_number(100 * plan.asked.machine.overlap, "%.0f %%") +
                              " of what can overlap is hidden, as " +
                              (plan.asked.machine.overlap_measured ? "measured in the run" : "assumed")

@@ -15,7 +15,7 @@ struct Machine {
   int cores = 0;    // cores that all ranks share; 0: ranks share no cores
   int threads = 1;  // threads per rank
   bool overlap_measured = false;
-  double overlap = 1;  // share of an overlapped collective that computation hides
+  double overlap = 1;  // share of an overlapped collective's time that computation may hide
 };
 
 // Memory at the peak of a step, on the rank with the highest peak, in bytes.

@@ -108,7 +108,11 @@ class BlockTimes {
   // rank sends in one hop.
   double hops_s(double compute_s, double bytes) const {
     const int ranks = links_.context.ranks();
-    return (ranks - 1) * std::max(0.0, hop_s(bytes) - machine_.overlap * compute_s / ranks);
+    Lanes lanes(machine_.overlap);
+    lanes.transfer(hop_s(bytes));
+    lanes.compute(compute_s / ranks);
+    lanes.wait_for_all();
+    return (ranks - 1) * lanes.exposed();
   }
 
   // Returns the bytes of a block's parameters that stay gathered between its forward and its backward pass: the last
@@ -206,25 +210,21 @@ class Timing {
   // reduces: each block's gradients are reduced after its computation. Returns the time for which computation waits for
   // collectives over data axes.
   double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
-    const double hidden = machine_.overlap;  // share of each collective's time that computation may hide
-    Lanes lanes;
+    Lanes lanes(machine_.overlap);
     std::vector<double> gathered(units.size(), 0);
     const auto at = [&](size_t i) -> const Unit& { return units[backward ? units.size() - 1 - i : i]; };
     const auto gather = [&](size_t i) {
-      if (i < units.size() && gathers) gathered[i] = lanes.transfer(at(i).gathered_s(backward) * hidden);
+      if (i < units.size() && gathers) gathered[i] = lanes.transfer(at(i).gathered_s(backward));
     };
     gather(0);
     for (size_t i = 0; i < units.size(); ++i) {
       lanes.wait_until(gathered[i]);
       gather(i + 1);
       lanes.compute((backward ? at(i).backward : at(i).forward).all());
-      if (reduces) lanes.transfer(at(i).reduce_s * hidden);
+      if (reduces) lanes.transfer(at(i).reduce_s);
     }
-    if (reduces) lanes.wait_for_all();
-    double waited = lanes.exposed();
-    for (const Unit& unit : units)
-      waited += (1 - hidden) * ((gathers ? unit.gathered_s(backward) : 0) + (reduces ? unit.reduce_s : 0));
-    return waited;
+    lanes.wait_for_all();
+    return lanes.exposed();
   }
 
   Stage stage_of(const StageBlocks& blocks) const {

@@ -53,20 +53,21 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
 
 // Returns the candidate critical paths of a step; the longest of them gives the step time. Path i: compute until
 // gradient bucket i is ready, reduce bucket i and all later ones, then compute the rest. The last path has only
-// computing. All paths include the collectives that do not overlap with computing. A path's time is linear in computing
-// time, latency and seconds per byte; its row holds the three coefficients.
+// computing. All paths include the communication that does not overlap with computing. A path's time is linear in
+// computing time, latency and seconds per byte; its row holds the three coefficients.
 std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int world) {
   const auto& collectives = shape.collectives;
-  const double k = shape.computing(world), copying = shape.copying(world);
+  const double k = shape.computing(world), copying = shape.copying(world), overlap = shape.overlap(world);
   Terms blocking, overlapped;
   for (const StepCollective& one : collectives)
-    if (!one.hides) blocking = blocking + terms_of(one.op, algorithm, world, one.bytes);
+    blocking = blocking + terms_of(one.op, algorithm, world, one.bytes) * (one.hides ? 1 - overlap : 1);
   std::vector<Row> paths(collectives.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
+  if (world < 2 || overlap == 0) return paths;  // nothing overlaps with computing, so there is only the last path
   for (size_t i = collectives.size(); i-- > 0;) {
     if (!collectives[i].hides)
       // A collective that computing does not overlap lies on every critical path, so it starts no path of its own.
       continue;
-    overlapped = overlapped + terms_of(collectives[i].op, algorithm, world, collectives[i].bytes);
+    overlapped = overlapped + terms_of(collectives[i].op, algorithm, world, collectives[i].bytes) * overlap;
     paths[i] = {k * (collectives[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
                 (blocking.bytes + overlapped.bytes) * copying};
   }

@@ -183,11 +183,16 @@ Interval95 band_of(const std::vector<Fit>& fits, double middle, Get get) {
   return Band{std::min(middle, quantile(values, 0.025)), std::max(middle, quantile(values, 0.975))};
 }
 
+// Returns the algorithm for which latency and bandwidth are fitted. They hold for no other algorithm, so a prediction
+// with them cannot choose the fastest as one for a given network does.
+Algorithm fitted_algorithm(const ProjectionRequest& asked) {
+  return asked.algorithm == Algorithm::tree ? Algorithm::tree : Algorithm::ring;
+}
+
 // Predicts the step time of a world on the requested network, where each device has its own cores. If no network is
 // requested, uses the latency and bandwidth fitted to the measured step times.
 StepTime predicted(const StepShape& shape, const Fit& fit, int world, const ProjectionRequest& asked) {
-  if (!asked.network)
-    return step_time(shape, fit.compute_s, world, fit.network(), asked.algorithm.value_or(Algorithm::ring));
+  if (!asked.network) return step_time(shape, fit.compute_s, world, fit.network(), fitted_algorithm(asked));
   StepShape apart = shape;
   apart.cores = 0;
   return step_time(apart, fit.compute_s, world, *asked.network, asked.algorithm);
@@ -250,7 +255,7 @@ void compare_with_measured(ProjectedSeries& series, const Series& measured, cons
 ProjectedSeries project_series(const Report& report, const Series& one, int cores, const ProjectionRequest& asked,
                                std::vector<std::string>& left_out) {
   ProjectedSeries series{.spec = one[0]->spec, .shape = shape_of(one, cores)};
-  const Algorithm algorithm = asked.algorithm == Algorithm::tree ? Algorithm::tree : Algorithm::ring;
+  const Algorithm algorithm = fitted_algorithm(asked);
   series.fit = fit_steps(series.shape, algorithm, times_of(one));
   const auto fits = bootstrap_fits(one, series.shape, algorithm);
   series.compute_s = band_of(fits, series.fit.compute_s, [](const Fit& f) { return f.compute_s; });

@@ -14,7 +14,7 @@ namespace dpbench {
 struct ProjectionRequest {
   std::vector<int> to{};             // worlds (numbers of replicas) to project
   std::optional<Network> network{};  // network to assume; unset: latency and bandwidth as fitted
-  // Algorithm of the allreduces. Unset: the fastest one if `network` is set, else ring.
+  // Algorithm of the allreduces. Unset: if `network` is set, the fastest for each allreduce, else the ring.
   std::optional<Algorithm> algorithm{};
   std::vector<int> from{};  // worlds with step times for the fit; empty: all measured worlds
   std::string filter{};     // regular expression that selects cases by id

@@ -144,7 +144,7 @@ struct Table<ProjectedCase> {
                  Field{"checks", "-", &C::checks, "always empty"},
                  Field{"stats", "-", &C::stats, "the keys of run.json that a projection has"},
                  Field{"derived", "-", &C::derived, "the keys of run.json that a projection has"},
-                 Field{"allreduce", "-", &C::allreduce, "algorithm of the allreduces"},
+                 Field{"allreduce", "-", &C::allreduce, "algorithm of the largest allreduce"},
                  Field{"measured_step_ns", "ns", &C::measured_step_ns,
                        "measured step time of this world; null: not measured, or used in the fit"},
                  Field{"communication_hidden", "-", &C::hidden, "computing hides all overlapping reductions"}));

@@ -6,18 +6,27 @@
 #include "harness/forecast/lanes.h"
 
 namespace dpbench {
-namespace {
 
-StepTime time_with(const StepShape& shape, double compute_s, int world, const Network& network, Algorithm algorithm) {
+double StepShape::copying(int world) const { return slowdown_of(world, threads, cores); }
+
+double StepShape::overlap(int world) const { return overlap_of(world, threads, cores); }
+
+double StepShape::computing(int world) const { return copying(world) * (strong ? fixed + (1 - fixed) / world : 1); }
+
+StepTime step_time(const StepShape& shape, double compute_s, int world, const Network& network,
+                   std::optional<Algorithm> algorithm) {
   const double computing = compute_s * shape.computing(world);
   const Network shared = network.slowed_inside(shape.copying(world));
-  Lanes backward, blocking;
-  double last = 0;
+  Lanes backward(shape.overlap(world)), blocking(0);
+  Algorithm of_largest = algorithm.value_or(Algorithm::ring);
+  double last = 0, largest = 0;
   int hiding = 0;
   for (const StepCollective& one : shape.collectives) {
-    const double seconds = collective_seconds(one.op, algorithm, world, one.bytes, shared);
+    const Algorithm used = algorithm ? *algorithm : fastest_algorithm(one.op, world, one.bytes, shared);
+    const double seconds = collective_seconds(one.op, used, world, one.bytes, shared);
+    if (is_allreduce(one.op) && one.bytes > largest) largest = one.bytes, of_largest = used;
     if (!one.hides) {
-      blocking.stop_for(seconds);
+      blocking.transfer(seconds);
       continue;
     }
     backward.compute(std::max(0.0, one.ready * computing - backward.computing()));
@@ -33,25 +42,7 @@ StepTime time_with(const StepShape& shape, double compute_s, int world, const Ne
           .communication_s = blocking.communication() + backward.communication(),
           .exposed_s = exposed,
           .hidden = hiding > 0 && backward.exposed() <= (hiding > 1 ? last * (1 + 1e-9) : 0),
-          .algorithm = algorithm};
-}
-
-}  // namespace
-
-double StepShape::copying(int world) const { return slowdown_of(world, threads, cores); }
-
-double StepShape::computing(int world) const { return copying(world) * (strong ? fixed + (1 - fixed) / world : 1); }
-
-StepTime step_time(const StepShape& shape, double compute_s, int world, const Network& network,
-                   std::optional<Algorithm> algorithm) {
-  if (algorithm) return time_with(shape, compute_s, world, network, *algorithm);
-  StepTime best = time_with(shape, compute_s, world, network, Algorithm::ring);
-  for (const Algorithm other : {Algorithm::tree, Algorithm::hierarchical}) {
-    if (other == Algorithm::hierarchical && network.hosts_of(world) < 2) continue;
-    const StepTime time = time_with(shape, compute_s, world, network, other);
-    if (time.step_s < best.step_s) best = time;
-  }
-  return best;
+          .algorithm = of_largest};
 }
 
 std::optional<int> first_exposed_world(const StepShape& shape, double compute_s, const Network& network,

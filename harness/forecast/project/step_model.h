@@ -31,6 +31,10 @@ struct StepShape {
   double computing(int world) const;
   // Returns the factor by which copying slows down in this world, because devices that share cores copy in turn.
   double copying(int world) const;
+  // Returns the share of a collective in the backward pass that computing may overlap in this world. `dpbench plan`
+  // prefers the share measured on GPUs, because its speed and links know nothing of overlap. Here the recorded starts
+  // and the fit to measured steps already contain what was hidden, and a measured share would count it twice.
+  double overlap(int world) const;
 };
 
 struct StepTime {
@@ -40,10 +44,10 @@ struct StepTime {
   // True if a step has reductions that overlap with computing, and computing hides them. The last of several may be
   // exposed.
   bool hidden = true;
-  Algorithm algorithm = Algorithm::ring;  // algorithm of the allreduces
+  Algorithm algorithm = Algorithm::ring;  // algorithm of the largest allreduce
 };
 
-// Predicts the time of a step. If `algorithm` is unset, uses the allreduce algorithm with the shortest step.
+// Predicts the time of a step. If `algorithm` is unset, each allreduce uses the fastest.
 StepTime step_time(const StepShape& shape, double compute_s, int world, const Network& network,
                    std::optional<Algorithm> algorithm = std::nullopt);
 

@@ -116,10 +116,9 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
     machine.speed = forecast::speed_of(report, gpus ? Device::cuda : Device::cpu, options.dtype, machine.threads);
     const std::optional<double> overlap = gpus ? forecast::measured_overlap(report) : std::nullopt;
     if (!gpus) machine.cores = cores_of(report);
-    if (overlap) machine.overlap = *overlap, machine.overlap_measured = true;
+    machine.overlap = overlap.value_or(overlap_of(devices, machine.threads, machine.cores));
+    machine.overlap_measured = overlap.has_value();
   }
-  // If the ranks use all cores, collectives and computation run on the same cores, so they do not overlap.
-  if (machine.cores > 0 && devices * machine.threads >= machine.cores) machine.overlap = 0;
   return machine;
 }
 

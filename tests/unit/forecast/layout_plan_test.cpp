@@ -63,8 +63,26 @@ TEST(PredictedTimeline, ACollectiveStartsWhenItsDataAreReadyAndTheLinkIsFree) {
   EXPECT_EQ(lanes.now(), 6);
   EXPECT_EQ(lanes.computing(), 3);
   EXPECT_EQ(lanes.exposed(), 3);
-  lanes.stop_for(2);
-  EXPECT_EQ(lanes.exposed(), 5);
+}
+
+TEST(PredictedTimeline, TheShareOfACollectiveThatCannotOverlapDelaysTheStep) {
+  Lanes half(0.5), none(0);
+  EXPECT_EQ(half.transfer(4), 2);
+  half.compute(1);
+  half.wait_for_all();
+  EXPECT_EQ(half.exposed(), 3);  // of the overlapped 2, computation hides 1
+  none.transfer(4);
+  none.compute(9);
+  EXPECT_EQ(none.exposed(), 4);
+  EXPECT_EQ(none.communication(), 4);
+}
+
+// Ranks that use all cores overlap nothing, however many threads each has.
+TEST(PredictedOverlap, IsNoneOnlyIfTheRanksUseAllTheCoresThatTheyShare) {
+  EXPECT_EQ(overlap_of(/*ranks=*/3, /*threads=*/1, /*cores=*/4), 1);
+  EXPECT_EQ(overlap_of(4, 1, 4), 0);
+  EXPECT_EQ(overlap_of(2, 2, 4), 0);
+  EXPECT_EQ(overlap_of(64, 2, 0), 1);
 }
 
 // On hosts of 8 devices, the mesh dp=4,tp=4 keeps the axis tp within a host and puts two ranks of the axis dp on each
@@ -96,6 +114,18 @@ TEST(GroupLink, GivesCollectivesOfReplicasTheTimesThatDpbenchProjectPredicts) {
                        step_time(step, 0, world, network).step_s)
           << op << " of " << world << " ranks";
     }
+}
+
+// 64 ranks on hosts of 4 reduce 1 kB fastest in a tree and 50 MB hierarchically.
+TEST(GroupLink, AndDpbenchProjectChooseTheFastestAlgorithmForEachAllreduceOfAStep) {
+  const Network network{{450e9, 2e-6}, {50e9, 10e-6}, 4};
+  const GroupLink link({{"dp", 64}}, "dp", network, 1);
+  const StepShape step{.collectives = {{"allreduce", 50e6, 1, false}, {"allreduce", 1e3, 1, false}}};
+  const StepTime time = step_time(step, 0, 64, network);
+  EXPECT_DOUBLE_EQ(time.step_s, link.seconds("allreduce", 50e6) + link.seconds("allreduce", 1e3));
+  EXPECT_EQ(time.algorithm, Algorithm::hierarchical);
+  EXPECT_EQ(fastest_algorithm("allreduce", 64, 1e3, network), Algorithm::tree);
+  EXPECT_LT(time.step_s, step_time(step, 0, 64, network, Algorithm::hierarchical).step_s);
 }
 
 CaseRecord gpt_case(const std::string& model, int64_t batch, double forward_ns, double backward_ns,
@@ -220,7 +250,12 @@ TEST(PredictedTime, OfContextParallelismAddsFourExchangesOfKeysAndValuesPerLayer
   machine.overlap = 0;
   const double keys_and_values = 2 * 4.0 * 16 * 16 * 64;  // 16 samples of 16 tokens
   const double layer_s = 3e-6 + 4 * keys_and_values / 100e9;
-  EXPECT_NEAR(timed(layout_on({{"cp", 2}}, 1), machine).context_s, 8 * layer_s + 2e-6 + bytes_of(small) / 100e9, 1e-9);
+  const double allreduce_s = 2e-6 + bytes_of(small) / 100e9;
+  EXPECT_NEAR(timed(layout_on({{"cp", 2}}, 1), machine).context_s, 8 * layer_s + allreduce_s, 1e-9);
+  // Slow computation hides half of the exchanges beside it, but nothing of the gradients' last hop.
+  machine.overlap = 0.5, machine.speed = constant_speed(1e6, "a test");
+  const double half_s = 0.5 * (2e-6 + 3 * keys_and_values / 100e9) + 1e-6 + keys_and_values / 100e9;
+  EXPECT_NEAR(timed(layout_on({{"cp", 2}}, 1), machine).context_s, 8 * half_s + allreduce_s, 1e-9);
 }
 
 TEST(PredictedTime, OfTensorParallelismAddsFourAllreducesPerLayerAndTwoMore) {

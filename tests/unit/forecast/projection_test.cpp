@@ -117,6 +117,18 @@ TEST(PredictedStep, IsLongerIfTheAllreduceOfTheSecondBucketMustWaitForThatOfTheF
   EXPECT_FALSE(late.hidden);
 }
 
+// Two ranks on two cores compute and copy on the same cores, so both buckets extend the step of 10 ms.
+TEST(PredictedStep, IsExtendedByAllBucketsIfTheRanksUseAllCores) {
+  StepShape shape = two_buckets(3, 1);
+  shape.cores = 2;
+  const StepTime time = step_time(shape, 10e-3, 2, slow, Algorithm::ring);
+  EXPECT_NEAR(time.step_s, 14e-3, 1e-12);
+  EXPECT_NEAR(time.exposed_s, 4e-3, 1e-12);
+  EXPECT_FALSE(time.hidden);
+  shape.cores = 3;
+  EXPECT_NEAR(step_time(shape, 10e-3, 2, slow, Algorithm::ring).step_s, 11e-3, 1e-12);
+}
+
 TEST(PredictedStep, IsExtendedByBlockingCollectives) {
   StepShape shape = two_buckets(3, 1);
   shape.collectives.insert(shape.collectives.begin(), {"broadcast", 2e6, 0, false});
@@ -151,8 +163,10 @@ TEST(FitOfStepTimes, SetsACoefficientThatWouldBeNegativeToZero) {
 }
 
 TEST(FitOfStepTimes, RecoversTheParametersOfSimulatedSteps) {
+  StepShape shared = two_buckets(12, 1);
+  shared.cores = 3;  // the ranks of worlds 3 and 4 use all cores, so their buckets do not overlap
   for (const StepShape& shape :
-       {two_buckets(3, 1), two_buckets(12, 1), StepShape{.collectives = {{"allreduce", 4e6, 1, true}}}}) {
+       {two_buckets(3, 1), two_buckets(12, 1), shared, StepShape{.collectives = {{"allreduce", 4e6, 1, true}}}}) {
     const Network network{{2e9, 40e-6}, {2e9, 40e-6}, 0};
     std::vector<WorldTime> times;
     for (int world = 1; world <= 4; ++world)
