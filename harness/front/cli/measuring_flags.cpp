@@ -438,6 +438,7 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   // Each strategy runs each workload in two of the default world sizes. With --long, or if the user chose both
   // strategies and workloads (few cases), it runs them in all.
   check.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
+  check.draws_cases = check.draws_worlds && o.what.strategies.empty() && o.what.workloads.empty();
   o.check_filter = std::exchange(o.what.filter, "");
   settle_layouts(o);
   settle_selection(o.what);

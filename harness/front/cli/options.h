@@ -44,6 +44,9 @@ inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off
 struct CheckSelection {
   // True: each strategy runs each workload in two of the default world sizes, chosen by the seed.
   bool draws_worlds = false;
+  // True: the user named neither strategies nor workloads. Each strategy runs only the real workloads and a quarter of
+  // the probes, each in one world over one backend, and half of the meshes that `products` adds. The seed chooses them.
+  bool draws_cases = false;
   int products = 0;     // highest number of axes of the meshes that `check` adds; below 2: it adds none
   int64_t layouts = 0;  // number of random layouts that `check` runs instead of all other cases
   // True if --layouts chooses the strategies (the ones with the most mesh axes) or the workloads (the ones with model

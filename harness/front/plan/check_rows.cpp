@@ -22,6 +22,10 @@ bool draws_worlds(const Selection& selection, const std::vector<Place>& places) 
   return selection.check && selection.check->draws_worlds && selection.meshes.empty() && places.size() == 4;
 }
 
+bool draws_cases(const Selection& selection, const std::vector<Place>& places) {
+  return draws_worlds(selection, places) && selection.check->draws_cases;
+}
+
 // True if the backend can affect the results of a case's checks: the case has several ranks, and its workload is a real
 // one or a probe that is always checked in full. If `check` draws the worlds, false for the largest one: it takes
 // longest, so only the preferred backend runs there.
@@ -29,6 +33,20 @@ bool backend_matters(const Selection& selection, const std::vector<Place>& place
                      const WorkloadEntry& workload) {
   if (draws_worlds(selection, places) && place.world == places.back().world) return false;
   return place.world > 1 && (!workload.probe || workload.thorough);
+}
+
+// Returns a number that depends on the seed and the strategy, from which the turns of its workloads are counted.
+size_t first_turn(const Selection& selection, const StrategyEntry& strategy) {
+  const std::string key = std::to_string(selection.seed) + strategy.name;
+  return fnv1a_words(key.data(), key.size()) % 24;
+}
+
+// Returns the workloads on which `check` runs a strategy if it draws cases: the real ones and a quarter of the probes.
+std::vector<const WorkloadEntry*> drawn_workloads(const ResolvedSelection& resolved, size_t first_turn) {
+  std::vector<const WorkloadEntry*> drawn;
+  for (size_t probes = first_turn; const WorkloadEntry* workload : resolved.workloads)
+    if (!workload->probe || probes++ % 4 == 0) drawn.push_back(workload);
+  return drawn;
 }
 
 // Returns the model of a case on a mesh: `model`, with experts added if the mesh has an axis that divides experts.
@@ -79,13 +97,20 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
                                 const std::vector<Place>& places, const StrategyEntry& strategy,
                                 const WorkloadEntry& workload) {
   if (!draws_worlds(selection, places)) return places;
-  const std::string key = std::to_string(selection.seed) + strategy.name;
-  const auto position = std::ranges::find(resolved.workloads, &workload) - resolved.workloads.begin();
+  const size_t first = first_turn(selection, strategy);
+  if (draws_cases(selection, places)) {
+    const std::vector<const WorkloadEntry*> drawn = drawn_workloads(resolved, first);
+    const auto position = std::ranges::find(drawn, &workload);
+    if (position == drawn.end()) return {};
+    const size_t turn = first + static_cast<size_t>(position - drawn.begin());
+    return {turn % 8 == 7 ? places[3] : places[turn % 3]};
+  }
   // places: four worlds of increasing size. Each workload runs in two of them, and the next workload in another two, so
   // that all workloads together run a strategy in every world. Only every fourth workload runs in the largest world,
   // which takes longest. All backends run only in worlds of several ranks below the largest (see backend_matters()), so
   // each workload runs in at least one of these.
-  const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + static_cast<size_t>(position);
+  const auto position = std::ranges::find(resolved.workloads, &workload) - resolved.workloads.begin();
+  const size_t turn = first + static_cast<size_t>(position);
   if (turn % 4 == 3) return {places[1 + turn / 4 % 2], places[3]};
   return {places[turn % 3], places[(turn + 1) % 3]};
 }
@@ -97,11 +122,13 @@ std::vector<Product> products_of(const Selection& selection, const StrategyEntry
   const bool divides = !workload.drawn_sizes.empty() || !selection.workloads.empty();
   if (most_axes < 2 || !strategy.cpu || !divides) return products;
   const size_t axes = strategy.axes.size();
+  size_t turn = first_turn(selection, strategy);
   for (size_t chosen = 0; chosen < size_t{1} << axes; ++chosen) {
     MeshShape mesh;
     for (size_t axis = 0; axis < axes; ++axis)
       if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
     if (mesh.size() < 2 || static_cast<int>(mesh.size()) > most_axes) continue;
+    if (selection.check->draws_cases && turn++ % 2 == 1) continue;
     if (const auto fitting = model_on(mesh, workload, model, !selection.model.empty()))
       products.push_back({{Device::cpu, ranks_of(mesh), text_of(mesh), true}, *fitting});
   }
@@ -110,12 +137,14 @@ std::vector<Product> products_of(const Selection& selection, const StrategyEntry
 
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
                                           const ResolvedSelection& resolved, const Place& place,
-                                          const WorkloadEntry& workload) {
+                                          const StrategyEntry& strategy, const WorkloadEntry& workload) {
   auto fitting = backends_for(place.device, catalogue);
   const bool in_full = place.world <= selection.check->whole_worlds;
   if (fitting.empty() || !(in_full || backend_matters(selection, resolved.places, place, workload)))
     return resolved.backends;
-  return fitting;
+  if (!draws_cases(selection, resolved.places)) return fitting;
+  const auto position = std::ranges::find(resolved.workloads, &workload) - resolved.workloads.begin();
+  return {fitting[(first_turn(selection, strategy) + static_cast<size_t>(position)) % fitting.size()]};
 }
 
 }  // namespace dpbench

@@ -18,9 +18,9 @@ void name_layouts(Selection& selection, const Catalogue& catalogue);
 void draw_rows(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
                const std::function<void(Row)>& emit);
 
-// Returns the places (device and world size) in which `check` runs this strategy on this workload. These are two of
-// `places`, chosen by the seed, if CheckSelection::draws_worlds is true, --mesh is not given and there are exactly four
-// places; otherwise all of them.
+// Returns the places (device and world size) in which `check` runs this strategy on this workload. If --mesh is not
+// given and there are exactly four places, the seed chooses two of them with CheckSelection::draws_worlds, and one or
+// none with CheckSelection::draws_cases. Otherwise all places are returned.
 std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelection& resolved,
                                 const std::vector<Place>& places, const StrategyEntry& strategy,
                                 const WorkloadEntry& workload);
@@ -31,15 +31,17 @@ struct Product {
 };
 
 // Returns CPU meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks
-// for them (CheckSelection::products). Returns none if the user named no workload and this workload has no model sizes
-// to draw. model: the workload's model; experts are added to it on a mesh that divides experts.
+// for them (CheckSelection::products). With CheckSelection::draws_cases, returns half of them, chosen by the seed.
+// Returns none if the user named no workload and this workload has no model sizes to draw. model: the workload's model;
+// experts are added to it on a mesh that divides experts.
 std::vector<Product> products_of(const Selection& selection, const StrategyEntry& strategy,
                                  const WorkloadEntry& workload, const std::string& model);
 
 // Returns the backends over which `check` runs a workload in a place (device, world size and mesh): every suitable one,
-// or only the preferred one if the backend can hardly affect the results.
+// or only the preferred one if the backend can hardly affect the results. With CheckSelection::draws_cases, the seed
+// chooses one of the suitable ones.
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
                                           const ResolvedSelection& resolved, const Place& place,
-                                          const WorkloadEntry& workload);
+                                          const StrategyEntry& strategy, const WorkloadEntry& workload);
 
 }  // namespace dpbench

@@ -92,7 +92,7 @@ class Expansion {
                                        const WorkloadEntry& workload) const {
     if (strategy.parallelism != Parallelism::ranks) return {no_backend};
     if (!selection_.check || !selection_.backends.empty()) return resolved_.backends;
-    return checked_backends(selection_, catalogue_, resolved_, place, workload);
+    return checked_backends(selection_, catalogue_, resolved_, place, strategy, workload);
   }
 
   void add_row(Row row, const StrategyEntry& strategy, const Place& place, const ParamValues& params,

@@ -173,6 +173,21 @@ TEST(Layouts, OfTwoOrThreeAxesAreAddedToTheCasesOfDpbenchCheck) {
   EXPECT_EQ(meshes(3), (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2", "pp=2,dp=2,tp=2"}));
 }
 
+TEST(Layouts, OfTwoAxesAreHalvedByTheSeedIfDpbenchCheckDrawsCases) {
+  const Catalogue all = with_layouts();
+  Selection what = of_grid(all);
+  what.check->products = 2;
+  what.check->draws_cases = true;
+  std::set<std::string> found;
+  for (what.seed = 1; what.seed <= 20; ++what.seed) {
+    int meshes = 0;
+    for (const CaseSpec& one : make_plan(what, all, machine(4)).cases)
+      if (parse_mesh(one.mesh).size() > 1) found.insert(one.mesh), ++meshes;
+    EXPECT_TRUE(meshes == 1 || meshes == 2) << meshes;
+  }
+  EXPECT_EQ(found, (std::set<std::string>{"pp=2,dp=2", "pp=2,tp=2", "dp=2,tp=2"}));
+}
+
 TEST(Layouts, ThatDivideExpertsAreAddedToDpbenchCheckWithAModelThatHasExperts) {
   Catalogue all = with_layouts();
   all.strategies.back().axes = {"dp", "ep", "pp", "tp"};

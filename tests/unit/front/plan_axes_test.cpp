@@ -373,6 +373,35 @@ TEST(Plan, ShortChecksUseOnlyOneBackendForWorldOneAndForProbesNotMarkedThorough)
   EXPECT_EQ(backends("probe", 3), Names{"shm"});
 }
 
+TEST(Plan, CheckThatDrawsCasesRunsEachRealWorkloadOnceAndAQuarterOfTheProbes) {
+  Catalogue known = catalogue();
+  known.workloads.back().thorough = true;
+  for (const char* name : {"probe-2", "probe-3", "probe-4"})
+    known.workloads.push_back({name, "", Scaling::weak, 4, true, true});
+  Selection what;
+  what.default_worlds = {1, 2, 3, 5};
+  what.check = CheckSelection{.draws_worlds = true, .draws_cases = true};
+  what.baseline = false;
+  std::set<std::string> probes, backends;
+  std::set<int> worlds;
+  for (what.seed = 1; what.seed <= 100; ++what.seed) {
+    std::vector<std::string> workloads;
+    for (const auto& spec : make_plan(what, known, machine(8)).cases) {
+      if (spec.strategy != "ddp") continue;
+      workloads.push_back(spec.workload);
+      worlds.insert(spec.world);
+      backends.insert(spec.backend);
+    }
+    ASSERT_EQ(workloads.size(), 3u) << what.seed;
+    EXPECT_EQ(workloads[0], "random-linear");
+    EXPECT_EQ(workloads[1], "mnist-mlp");
+    probes.insert(workloads[2]);
+  }
+  EXPECT_EQ(probes, (std::set<std::string>{"probe", "probe-2", "probe-3", "probe-4"}));
+  EXPECT_EQ(worlds, (std::set<int>{1, 2, 3, 5}));
+  EXPECT_EQ(backends, (std::set<std::string>{"gloo", "shm"}));
+}
+
 TEST(Plan, CpuRanksUseGlooIfTheShmBackendIsMissing) {
   Catalogue without = catalogue();
   without.backends.erase(without.backends.begin() + 1);
