@@ -436,6 +436,21 @@ INSTANTIATE_TEST_SUITE_P(Registered, UserModel, testing::Values("probe-unused", 
   return std::string(one.param) == "probe-unused" ? "Unused" : "Branch";
 });
 
+// local-sgd averages parameters every few steps, counted from the start of training. A scenario's first step may be a
+// later one, drawn by the seed.
+TEST(CheckOfCollectiveBytes, PassesForLocalSgdInScenariosWithALateFirstStep) {
+  for (const uint64_t seed : {1, 2, 3, 4}) {
+    const auto rows = check_in_threads({.strategy = strategy_registry().at("local-sgd"),
+                                        .workload = workload_registry().at("probe-exact"),
+                                        .world = 2,
+                                        .seed = seed,
+                                        .long_form = true,
+                                        .filter = "gradient-later|collective-bytes"});
+    EXPECT_FALSE(rows.empty());
+    for (const CheckRow& row : rows) EXPECT_EQ(row.status, CheckStatus::passed) << seed << ": " << message_of(row);
+  }
+}
+
 // Runs fsdp with the parameters `run_with`, but gives the check live-parameters the byte count of fsdp's formula for
 // the parameters `formula_of`, plus `more` bytes. Returns the check's result.
 CheckRow live_parameters_row(const ParamValues& run_with, const ParamValues& formula_of, int64_t more,

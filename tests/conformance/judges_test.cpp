@@ -664,7 +664,8 @@ TEST(Scenarios, UnwatchedShufflesEveryEpochAndEndsItWithAShortBatch) {
     sizes.insert(rows);
     if (rows < 24) epochs.emplace_back();
   }
-  ASSERT_EQ(epochs.size(), 3U);  // the third list of sample ids is empty: the third epoch has not begun
+  ASSERT_EQ(epochs.size(), 3U);
+  EXPECT_TRUE(epochs[2].empty()) << "the third epoch has not begun";
   EXPECT_EQ(sizes.size(), 2U) << "full batches and a short one";
   EXPECT_NE(epochs[0], epochs[1]);
   for (auto& epoch : {epochs[0], epochs[1]})

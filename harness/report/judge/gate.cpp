@@ -60,7 +60,7 @@ GateRule parse_bound(const Metric& metric, const std::string& text, const std::s
 std::vector<GateRule> parse_rules(const std::vector<std::string>& texts) {
   std::vector<GateRule> rules;
   for (const std::string& text : texts) {
-    std::istringstream pieces(text);
+    std::istringstream pieces(text + ',');  // an empty text is one empty piece, which is refused
     for (std::string piece; std::getline(pieces, piece, ',');) rules.push_back(parse_rule(piece));
   }
   return rules;

@@ -45,7 +45,7 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
     // Weak scaling drops a shorter last batch; strong scaling keeps it if every micro-batch gets a sample.
     if (taken < batch && (spec.scaling == Scaling::weak || taken < least)) break;
     const at::Tensor all = order.narrow(0, from, taken);
-    ids_.push_back((ranks ? share(all, place) : all).chunk(spec.accumulate));
+    ids_.push_back((ranks ? share(all, place) : all).tensor_split(spec.accumulate));
     global_samples_.push_back(taken);
   }
   prepare(0, 1);

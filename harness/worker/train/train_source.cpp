@@ -42,8 +42,10 @@ at::Tensor TrainSource::ids(int64_t step) const {
 }
 
 std::vector<Batch> TrainSource::at(int64_t step) const {
+  const at::Tensor all = ids(step);
   std::vector<Batch> micros;
-  for (const at::Tensor& part : ids(step).chunk(accumulate_)) micros.push_back(workload_.batch(part));
+  for (const at::Tensor& part : all.tensor_split(std::min(accumulate_, all.numel())))
+    micros.push_back(workload_.batch(part));
   return micros;
 }
 

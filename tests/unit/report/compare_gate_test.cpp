@@ -83,7 +83,8 @@ TEST_F(GateFile, RefusesFilesWithMissingUnknownOrInvalidKeys) {
   for (const char* wrong :
        {"", "[]", "{}", R"({"fail_on": "median:5%"})", R"({"fail_on": ["median"]})", R"({"fail-on": []})",
         R"({"fail_on": [], "cases": [{"match": "x"}]})", R"({"fail_on": [], "cases": [{"fail_on": []}]})",
-        R"({"fail_on": [], "cases": [{"match": "x", "fail_on": [], "limit": 3}]})", R"({"fail_on": [5]})"})
+        R"({"fail_on": [], "cases": [{"match": "x", "fail_on": [], "limit": 3}]})", R"({"fail_on": [5]})",
+        R"({"fail_on": [""]})"})
     EXPECT_THROW(read(wrong), UsageError) << wrong;
   EXPECT_THROW(read_gate(here_ / "absent.json"), UsageError);
 }

@@ -57,6 +57,20 @@ TEST(TrainSource, SplitsAnEpochIntoTheStepSizesOfPyTorchWithAndWithoutDropLast) 
   EXPECT_THROW(samples(case_on_ranks(1, 200, Scaling::weak), true), UsageError);
 }
 
+TEST(TrainSource, SplitsAStepIntoTheRequestedMicroBatchesOrOnePerSample) {
+  const auto workload = hundred_samples();
+  CaseSpec spec = case_on_ranks(1, 14, Scaling::strong);
+  spec.accumulate = 4;
+  const TrainSource source(*workload, spec, {}, false, 0);
+  const auto micros = [&](int64_t step) {
+    std::vector<int64_t> samples;
+    for (const Batch& batch : source.at(step)) samples.push_back(batch.samples());
+    return samples;
+  };
+  EXPECT_EQ(micros(0), (std::vector<int64_t>{4, 4, 3, 3}));
+  EXPECT_EQ(micros(7), (std::vector<int64_t>{1, 1})) << "two samples are left";
+}
+
 TEST(TrainSource, AllRanksTogetherGetTheSameSamplesInAStepAsASingleDevice) {
   const auto workload = hundred_samples();
   TrainSource whole(*workload, case_on_ranks(1, 20, Scaling::strong), {}, false, 0);

@@ -129,6 +129,13 @@ TEST(StepSource, SplitsAStepIntoMicroBatches) {
   EXPECT_EQ(source.at(0)[0].samples(), 5);
 }
 
+TEST(StepSource, GivesEveryRankTheRequestedNumberOfMicroBatchesIfSamplesDoNotDivide) {
+  const auto workload = linear();
+  CaseSpec spec = strong(2, 17);
+  spec.accumulate = 4;
+  for (const int rank : {0, 1}) EXPECT_EQ(StepSource(*workload, spec, ranks, rank).at(0).size(), 4U) << rank;
+}
+
 TEST(StepSource, DropsTheShortLastBatchInWeakScaling) {
   const auto workload = linear();
   CaseSpec spec = strong(2, 15);
