@@ -35,10 +35,25 @@ bool backend_matters(const Selection& selection, const std::vector<Place>& place
   return place.world > 1 && (!workload.probe || workload.thorough);
 }
 
-// Returns a number that depends on the seed and the strategy, from which the turns of its workloads are counted.
+// Returns a number that depends on the seed and the text only.
+size_t drawn_number(const Selection& selection, const std::string& text) {
+  const std::string key = std::to_string(selection.seed) + text;
+  return fnv1a_words(key.data(), key.size());
+}
+
+// Returns the number from which the turns of a strategy's workloads are counted.
 size_t first_turn(const Selection& selection, const StrategyEntry& strategy) {
-  const std::string key = std::to_string(selection.seed) + strategy.name;
-  return fnv1a_words(key.data(), key.size()) % 24;
+  return drawn_number(selection, strategy.name) % 24;
+}
+
+// Returns the strategy on which `check` runs the mesh if it draws cases: one of those that use all axes of the mesh,
+// whatever their order.
+const StrategyEntry* drawn_strategy(const Selection& selection, const ResolvedSelection& resolved, MeshShape mesh) {
+  std::ranges::sort(mesh, {}, &AxisSize::name);
+  std::vector<const StrategyEntry*> fitting;
+  for (const StrategyEntry* strategy : resolved.strategies)
+    if (strategy->cpu && strategy->missing_axis(mesh).empty()) fitting.push_back(strategy);
+  return fitting.at(drawn_number(selection, text_of(mesh)) % fitting.size());
 }
 
 // Returns the workloads on which `check` runs a strategy if it draws cases: the real ones and a quarter of the probes.
@@ -115,20 +130,20 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
   return {places[turn % 3], places[(turn + 1) % 3]};
 }
 
-std::vector<Product> products_of(const Selection& selection, const StrategyEntry& strategy,
-                                 const WorkloadEntry& workload, const std::string& model) {
+std::vector<Product> products_of(const Selection& selection, const ResolvedSelection& resolved,
+                                 const StrategyEntry& strategy, const WorkloadEntry& workload,
+                                 const std::string& model) {
   std::vector<Product> products;
   const int most_axes = selection.check ? selection.check->products : 0;
   const bool divides = !workload.drawn_sizes.empty() || !selection.workloads.empty();
   if (most_axes < 2 || !strategy.cpu || !divides) return products;
   const size_t axes = strategy.axes.size();
-  size_t turn = first_turn(selection, strategy);
   for (size_t chosen = 0; chosen < size_t{1} << axes; ++chosen) {
     MeshShape mesh;
     for (size_t axis = 0; axis < axes; ++axis)
       if (chosen >> axis & 1) mesh.push_back({strategy.axes[axis], 2});
     if (mesh.size() < 2 || static_cast<int>(mesh.size()) > most_axes) continue;
-    if (selection.check->draws_cases && turn++ % 2 == 1) continue;
+    if (selection.check->draws_cases && drawn_strategy(selection, resolved, mesh) != &strategy) continue;
     if (const auto fitting = model_on(mesh, workload, model, !selection.model.empty()))
       products.push_back({{Device::cpu, ranks_of(mesh), text_of(mesh), true}, *fitting});
   }

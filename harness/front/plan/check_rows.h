@@ -31,11 +31,12 @@ struct Product {
 };
 
 // Returns CPU meshes that combine several of the strategy's axes, with two ranks on each axis, if the selection asks
-// for them (CheckSelection::products). With CheckSelection::draws_cases, returns half of them, chosen by the seed.
-// Returns none if the user named no workload and this workload has no model sizes to draw. model: the workload's model;
-// experts are added to it on a mesh that divides experts.
-std::vector<Product> products_of(const Selection& selection, const StrategyEntry& strategy,
-                                 const WorkloadEntry& workload, const std::string& model);
+// for them (CheckSelection::products). With CheckSelection::draws_cases, each mesh runs on one strategy, chosen by the
+// seed. Returns none if the user named no workload and this workload has no model sizes to draw. model: the workload's
+// model; experts are added to it on a mesh that divides experts.
+std::vector<Product> products_of(const Selection& selection, const ResolvedSelection& resolved,
+                                 const StrategyEntry& strategy, const WorkloadEntry& workload,
+                                 const std::string& model);
 
 // Returns the backends over which `check` runs a workload in a place (device, world size and mesh): every suitable one,
 // or only the preferred one if the backend can hardly affect the results. With CheckSelection::draws_cases, the seed

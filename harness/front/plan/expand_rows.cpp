@@ -57,7 +57,7 @@ class Expansion {
       for (const auto& params : values)
         for (const auto& backend : backends_of(strategy, place, *base.workload))
           add_row(base, strategy, place, params, backend, added);
-    for (const auto& [place, model] : products_of(selection_, strategy, *base.workload, base.spec.model)) {
+    for (const auto& [place, model] : products_of(selection_, resolved_, strategy, *base.workload, base.spec.model)) {
       Row row = base;
       row.spec.model = model;
       for (const auto& params : values) add_row(row, strategy, place, params, resolved_.backends.front(), added);
