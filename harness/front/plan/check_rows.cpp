@@ -22,9 +22,9 @@ bool draws_worlds(const Selection& selection, const std::vector<Place>& places) 
   return selection.check && selection.check->draws_worlds && selection.meshes.empty() && places.size() == 4;
 }
 
-// True if the backend can affect the results of a case's checks: the case has several ranks, and its workload is a real
-// one or a probe that is always checked in full. If `check` draws the worlds, false for the largest one: it takes
-// longest, so only the preferred backend runs there.
+// True if `check` runs the case over every backend. The backend can affect the results if the case has several ranks. A
+// probe (workload made for checks) counts only with WorkloadEntry::thorough. If `check` draws the worlds, false for the
+// largest world: it takes longest, so only the preferred backend runs there.
 bool backend_matters(const Selection& selection, const std::vector<Place>& places, const Place& place,
                      const WorkloadEntry& workload) {
   if (draws_worlds(selection, places) && place.world == places.back().world) return false;

@@ -36,8 +36,8 @@ struct Product {
 std::vector<Product> products_of(const Selection& selection, const StrategyEntry& strategy,
                                  const WorkloadEntry& workload, const std::string& model);
 
-// Returns the backends over which `check` runs a workload in a place (device, world size and mesh): every suitable one,
-// or only the preferred one if the backend can hardly affect the results.
+// Returns the backends over which `check` runs a workload in a place (device, world size and mesh): every suitable
+// backend, or only the preferred one if the backend can hardly affect the results or the world is the largest drawn.
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
                                           const ResolvedSelection& resolved, const Place& place,
                                           const WorkloadEntry& workload);
