@@ -35,7 +35,8 @@ int measure(Command& command) {
   return placement ? run_launched(options, *placement, start) : start(nullptr);
 }
 
-// Runs a command that runs no cases. Under an outside launcher, usually only rank 0 runs it; the other ranks return 0.
+// Runs a command that runs no cases. Under an outside launcher, only rank 0 runs it and the other ranks return 0,
+// unless Command::on_every_rank is set.
 int inspect(const Command& command) {
   const auto placement = find_placement(StartedBy::automatic);
   return placement && placement->rank > 0 && !command.on_every_rank ? 0 : command.read(command.options);

@@ -31,7 +31,7 @@ ALLOWED = {
                          "harness/report/"),
     "harness/worker/": (*APIS, "strategies/parts/flop_count.h", "strategies/parts/parameter_table.h", "harness/report/",
                         "harness/conform/"),
-    # The micro-benchmarks parse the flags of `dpbench collectives` and fold its tables.
+    # The micro-benchmarks parse the flags of `dpbench collectives` and wrap its tables to the width of the terminal.
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/parts/", "harness/report/",
                        "harness/worker/", "harness/front/cli/", "harness/front/text/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
@@ -138,7 +138,7 @@ def comparisons_in(source):
 
 
 def comparison_faults(sources):
-    """Returns the fault that the sources {path: text} compare with too many string literals, in a list, or []."""
+    """Returns a list with one fault if the sources {path: text} compare with too many string literals, otherwise []."""
     counts = {path: comparisons_in(text) for path, text in sources.items() if path.startswith(TOPS)}
     number = sum(counts.values())
     if number <= MOST_COMPARISONS:

@@ -73,8 +73,8 @@ bool is_large(const CheckRequest& request, const Workload& workload) {
                              [](const at::Tensor& parameter) { return parameter.numel() > large; });
 }
 
-// Largest number of steps for which a heavy model (see is_heavy()) runs a scenario, because the checks keep the tensors
-// of each step. The scenario `unwatched` is exempt.
+// A heavy model (see is_heavy()) skips scenarios with more steps than this, because the checks keep the tensors of each
+// step. The scenario `unwatched` runs with any number of steps.
 constexpr int64_t most_heavy_steps = 8;
 
 // True if the gradients of a step of several micro-batches take gigabytes in float64.
@@ -268,7 +268,7 @@ class Suite {
     const auto clip = clip_of(scenario);
     auto evidence = drive_and_gather(bench, scenario, clip);
     if (request_.rank == 0) verdicts_.judge(bench, scenario, clip, std::move(evidence));
-    // wait for the judges: memory may not hold the evidence of two scenarios
+    // wait until the evidence is judged: memory may not hold the evidence of two scenarios of a heavy model
     if (case_.traits().heavy) verdicts_.finish();
     broken_ = ranks_.agreed(verdicts_.broken());
     if (broken_ || !filter_.takes_any(scenario.repeat_checks)) return;

@@ -1,5 +1,5 @@
 // Measures the rates that limit collectives: the rate at which ranks copy memory, and the rate at which a rank sends to
-// another. Tables print the share of such a rate that each bandwidth reaches.
+// another. Tables print each measured bandwidth as a share of these rates.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace dpbench::micro {
 
-// Returns the rate in GB/s at which each of `members` ranks copies this number of bytes on its device, while all of
-// them copy at once. member: true on these ranks. Every rank of the team must call this function.
+// Returns the mean rate in GB/s at which `members` ranks, all at once, copy `bytes` bytes on their devices. member:
+// true if this rank copies. Every rank of the team must call this function.
 double copy_gb_s(Team& team, bool member, int members, int64_t bytes);
 
-inline constexpr int64_t least_message = 4, most_message = 16 << 20;  // bytes of a message between two ranks
+inline constexpr int64_t least_message = 4, most_message = 16 << 20;  // smallest and largest message, in bytes
 
 // A sender, a receiver and the size of the messages between them.
 struct RankPair {
@@ -30,8 +30,8 @@ bool has_link(const Team& team, const RankPair& pair);
 // Sends one message and returns its number of wrong elements on this rank.
 double wrong_elements(Team& team, const RankPair& pair);
 
-// Returns the mean time of a message of this size and a reply of 4 B, the same on every rank. The other ranks wait.
-// Every rank of the team must call this function.
+// Returns the mean time of a round trip: a message of `bytes` bytes and a reply of 4 B. All ranks get the same result.
+// The ranks outside the pair wait. Every rank of the team must call this function.
 double seconds_of_round_trip(Team& team, const RankPair& pair, int64_t bytes);
 
 // Returns the rate in GB/s of the slowest link in the ring of the first `world` ranks: each rank in turn sends messages

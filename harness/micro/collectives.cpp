@@ -61,7 +61,8 @@ double wrong_elements(const Team& team, const Point& point, Call& call) {
   return expected.defined() ? call.output.ne(expected.to(team.device())).sum().item<double>() : 0;
 }
 
-// Times the collective with zeros: repeated sums of other values would overflow. Returns the seconds of each call.
+// Times the collective on zeros, because repeated sums of other values would overflow. Returns the time in seconds of
+// each call.
 std::vector<double> timed_calls(benchmark::State& state, Team& team, const Point& point, std::optional<Call>& call) {
   if (call) {
     call->input.zero_();

@@ -1,6 +1,6 @@
 // The ranks' inputs of a collective and the exact result of reducing them. Every value is a small whole number, so the
-// reduction is exact in every type. Values differ from rank to rank, for bf16 up to 16 ranks. For products, every value
-// is 1 or 2.
+// reduction is exact in every type. At each index, the ranks have different values; in bf16, only up to 16 ranks. For
+// products, every value is 1 or 2, so ranks may have equal values.
 #pragma once
 
 #include <cstdint>

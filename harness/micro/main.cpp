@@ -79,9 +79,9 @@ void add_context(const CollectivesOptions& asked) {
   benchmark::AddCustomContext("commit", built_commit());
 }
 
-// Returns the device of a rank. With --device cuda, a host's rank r uses GPU r modulo the number of GPUs. Throws
-// UsageError if ranks would share a GPU and their backend does not allow it. Called only after the fork, because this
-// function initialises CUDA.
+// Returns the device of a rank. With --device cuda, the rank with index r on its host uses GPU r modulo the number of
+// GPUs. Throws UsageError if ranks would share a GPU and their backend does not allow it. Called only after the fork,
+// because this function initialises CUDA.
 at::Device device_of(const CollectivesOptions& asked, const Seat& seat) {
   if (!asked.cuda) return at::kCPU;
   const auto gpus = static_cast<int>(torch::cuda::device_count());

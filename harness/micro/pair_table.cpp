@@ -89,8 +89,8 @@ void PairTable::print_ranks(std::ostream& out, const std::string& name, const st
              rows_of(titles, heads, matrix, decimals), right);
 }
 
-// Prints a matrix of hosts with the worst pair of ranks of each two hosts. Prints nothing if all ranks of the world are
-// on one host.
+// Prints a matrix of hosts: for each two hosts, the worst value of their pairs of ranks. Prints nothing if all ranks of
+// the world are on one host.
 void PairTable::print_hosts(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
                             int decimals, bool low_is_bad) const {
   const size_t world = std::stoul(part_of(name, "world"));

@@ -1,5 +1,5 @@
 // Prints the measurements of pairs of ranks as matrices: a row for each sender, a column for each receiver. If the
-// ranks are on several hosts, a matrix of hosts follows, with the worst pair of ranks of each two hosts.
+// ranks are on several hosts, a matrix of hosts follows: for each two hosts, the worst value of their pairs of ranks.
 #pragma once
 
 #include <cstddef>

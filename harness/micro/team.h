@@ -47,7 +47,7 @@ class Team {
   at::Device device() const { return device_; }  // device of this rank's tensors
   void synchronize() const;                      // waits for the work on the current stream of this rank's device
   std::string host(int rank) const { return store_->get_to_str(host_key(rank)); }  // name of the rank's host
-  // True if the ranks are on one host. Hosts with the same name, such as containers, are told apart by their ranks.
+  // True if the two ranks are on one host. Hosts with equal names, such as containers, differ in their first rank.
   bool share_host(int rank, int other) const;
   // Returns this rank's communication backend of the first `world` ranks. The first call creates the backend and must
   // be made by all these ranks.

@@ -58,8 +58,7 @@ bool load_plugins(const std::vector<std::string>& arguments, size_t first) {
 }
 
 int print_catalogue(const std::vector<std::string>& arguments) {
-  // Number of workloads of this build: counted before plug-ins register theirs, and without those that Python files
-  // have already registered.
+  // Count the workloads of this build before plug-ins register theirs. Workloads from Python files do not count.
   const auto built_in =
       static_cast<size_t>(std::ranges::count(workload_registry().all(), false, &WorkloadInfo::python));
   return print_json([&] { return catalogue(load_plugins(arguments, 1), built_in); });
@@ -74,7 +73,8 @@ int print_parameters(const std::vector<std::string>& arguments) {
   });
 }
 
-// Prints which choices of parameter values are refused. Arguments: --refusals CHOICE... [--plugin FILE]... [--no-cuda]
+// Prints for each choice of a strategy's parameter values why the strategy refuses it, or null. Arguments: --refusals
+// CHOICE... [--plugin FILE]... [--no-cuda]
 int print_refusals(const std::vector<std::string>& arguments) {
   const auto first = arguments.begin() + 1,
              end = std::find_if(first, arguments.end(), [](const std::string& word) { return word.starts_with("--"); });

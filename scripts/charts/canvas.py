@@ -84,7 +84,7 @@ class Chart:
         self.marks[name] = words
 
     def belongs(self, label, *artists):
-        """Makes artists parts of a series, which the legend's entry with this label switches off on the page."""
+        """Makes artists parts of a series. On the page, the legend's entry with this label switches the series off."""
         for artist in artists:
             artist.set_gid(artist.get_gid() or f"{type(artist).__name__}-{len(self.parts)}")
             self.parts[artist.get_gid()] = label
@@ -93,7 +93,7 @@ class Chart:
         """Draws a series as a line with an error bar, a marker and a tooltip at every point. The error bars are thin
         and transparent, so that those of several series at one x stay readable."""
         middles = [span.middle for span in spans]
-        axes.plot([], [], **look, label=label)  # an empty line gives the legend its sample
+        axes.plot([], [], **look, label=label)  # line without points: the legend shows its style
         (line,) = axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
         (_, caps, bars) = axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=0.9, alpha=0.65,
                                         zorder=3,
@@ -151,8 +151,8 @@ class Chart:
 
     @property
     def attributes(self):
-        """Returns {SVG id: the attributes that the page's script reads}. The parts of a series and its entry of the
-        legend have the same number."""
+        """Returns {SVG id: the attributes that the page's script reads}. A series has a number, which its parts and its
+        entry in the legend share."""
         found = {gid: {"class": "tip", "data-tip": words} for gid, words in self.marks.items()}
         labels = list(dict.fromkeys(self.parts.values()))
         for name, members in (("data-series", self.parts), ("data-key", self.keys)):

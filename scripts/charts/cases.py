@@ -96,7 +96,7 @@ def stack(chart, axes, rows, parts):
 
 
 def bar_with_interval(axes, row, span, colour, alpha=1):
-    """Draws a bar to the middle of an interval, with the interval."""
+    """Draws a bar up to the middle of an interval, and the interval as an error bar."""
     (bar,) = axes.barh([row], [span.middle], 0.66, color=colour, alpha=alpha, zorder=2)
     axes.errorbar([span.middle], [row], xerr=[[span.middle - span.low], [span.high - span.middle]], fmt="none",
                   ecolor=LIGHT["ink"], elinewidth=1, capsize=2, zorder=3)

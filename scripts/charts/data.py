@@ -8,7 +8,9 @@ import math
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
-BATCH_MEAN = "batch mean"  # `means` of cases with the baseline's mathematics, from harness/report/record/report.h
+# Value of the key `means` if a step uses the mean gradient of the whole batch, as the baseline does
+# (harness/report/record/report.h).
+BATCH_MEAN = "batch mean"
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
 
@@ -110,7 +112,8 @@ class Case:
         self.runtime = raw.get("runtime") or "fast"  # reports before version 1.5 have only the runtime "fast"
         if "runtime" not in raw:
             self.id += "/fast"
-        # label() extends the series' name if several series share it. A projection is drawn as its measured series.
+        # label() adds the mesh, and backend and parameters if they differ within the strategy. drawn_as leaves out
+        # "(projection)", because a projection has the colour of the measured series.
         self.series = self.drawn_as = self.strategy
         self.outdated = False  # True: newest() chose this case although a newer run has the case without a figure
         self.absences = ""  # caption sentences on the cases of its group that are outdated or not drawn
@@ -157,8 +160,8 @@ class Case:
 
     @property
     def busy(self):
-        """True if other programs, or the host of a virtual machine, took a quarter of a core or more, or 5 % of the cores of
-        a large machine, during a launch (harness/report/figures/disturbance.h)."""
+        """True if other programs, or the host of a virtual machine, took at least a quarter of a core and at least 5 %
+        of the run's cores during a launch (harness/report/figures/disturbance.h)."""
         loads = [launch.get("others") or {} for launch in self.raw.get("launches") or []]
         most = max((load.get(by) or 0 for load in loads for by in ("programs", "host")), default=0)
         return most >= max(0.25, 0.05 * self.run.cores)
@@ -170,7 +173,8 @@ class Case:
 
     @property
     def computes_as_baseline(self):
-        """True if checks showed that a step computes the same as the baseline's. Reports before 1.5 have no `means`."""
+        """True if the case was checked and a step computes the same as the baseline's. The key `means` tells this; in
+        reports before 1.5, which lack the key, a passed check tells it."""
         proven = any(check["name"] == "gradient-vs-baseline" and check["status"] == "passed" for check in self.checks)
         return bool(self.checks) and (self.means == BATCH_MEAN if self.means else proven)
 
@@ -195,7 +199,8 @@ class Case:
 
     @property
     def memory_parts(self):
-        """Returns the bytes of each part of the memory of tensors, of the rank that needs most; {} if unknown."""
+        """Returns the bytes of each part of the memory of tensors, on the rank that needs the most memory; {} if
+        unknown."""
         found = [of(rank, "profile", "memory") for launch in self.raw.get("launches") or [] for rank in launch["ranks"]]
         return max(filter(None, found), key=lambda parts: sum(parts.values()), default={})
 
@@ -205,7 +210,7 @@ class Case:
 
     @property
     def group_of_batches(self):
-        """Returns the settings of a group without the batch."""
+        """Returns the settings that cases of a group share, except the batch."""
         raw = self.raw
         return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.dtype,
                 raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),

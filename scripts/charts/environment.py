@@ -64,7 +64,8 @@ def is_ready(home):
 
 
 def take(lock):
-    """Locks an open file and writes this process into it. If another process holds it, says which one and waits."""
+    """Locks an open file and writes this process's PID into it. If another process holds the lock, prints the PID in
+    the file and waits."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

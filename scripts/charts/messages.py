@@ -16,7 +16,7 @@ def name(case):
 
 
 def who(cases, of):
-    """Returns the names of `cases` if they are few, otherwise their number out of the cases `of`."""
+    """Returns the names of the series of `cases` if they are few, otherwise e.g. "5 of 8 series". `of`: all cases."""
     if len(cases) <= MOST_NAMES:
         return words.listed([name(case) for case in cases])
     return f"all {len(of)} series" if len(cases) == len(of) else f"{len(cases)} of {len(of)} series"
@@ -128,15 +128,15 @@ def parts(cases):
 
 
 def spread(quartiles):
-    """Says how far the samples of any case spread around its median. `quartiles`: the lower and upper quartile of each
-    case's samples, in percent from its median."""
+    """Says how far the timed blocks of any case spread around the case's median. `quartiles`: the lower and upper
+    quartile of each case's block times, in percent from the median."""
     most = max(max(-low, high) for low, high in quartiles)
     return f"Half of each case's samples are within {math.ceil(most) if most > 1 else 1} % of its median"
 
 
 def memory(spans, of="memory"):
-    """Says which case needs least. `spans`: {case: Interval in MiB}. Compares cases of the largest world that run the
-    most processes, because a process with all replicas does not compare with a rank."""
+    """Says which case needs the least memory. `spans`: {case: Interval in MiB}. Compares cases of the largest world,
+    and of these the cases with the most processes: a process with all replicas is not comparable with a rank."""
     place = max((case.world, case.raw["processes"]) for case in spans)
     at = {case: span for case, span in spans.items() if (case.world, case.raw["processes"]) == place}
     if len(at) < 2 or len({case.run.id for case in at}) > 1 or not all(case.computes_as_baseline for case in at):
@@ -148,8 +148,8 @@ def memory(spans, of="memory"):
 
 
 def peak_memory(spans):
-    """Says which case needs least memory; empty for host memory with fewer than three launches or in a report before
-    version 1.4. `spans`: {case: Interval over launches}."""
+    """Says which case has the lowest peak memory; empty for host memory with fewer than three launches or in a report
+    before version 1.4. `spans`: {case: Interval over launches}."""
     for case in spans:
         own = all(rank.get("own_rss_bytes") for launch in case.raw["launches"] for rank in launch["ranks"])
         if case.device != "cuda" and (len(case.peaks) < 3 or not own):
@@ -161,8 +161,8 @@ def peak_memory(spans):
 
 
 def loss(curves):
-    """Says from where to where the loss falls. Does not rank the trainings, because each ran only once. `curves`: the
-    losses of the steps of each training."""
+    """Says to which value the loss falls and from which value. Does not rank the trainings, because each ran only once.
+    `curves`: the losses of the steps of each training."""
     falling = [curve for curve in curves if curve[-1] < curve[0]]
     if len(falling) < len(curves):
         return f"The loss of {len(curves) - len(falling)} of {len(curves)} trainings does not fall"
@@ -205,8 +205,8 @@ def repeated(times):
 
 
 def latency(sizes):
-    """Says which backend is fastest at how many sizes. The plain copy in memory (memcpy) is not compared. `sizes`:
-    {bytes: {arm: [us of each repetition]}}."""
+    """Says which backend is fastest at the most message sizes, and at how many. The plain copy in memory (memcpy) is
+    not compared. `sizes`: {bytes: {arm: [us of each repetition]}}, with an arm for each backend."""
     sizes = {size: {arm: values for arm, values in times.items() if arm != "memcpy"} for size, times in sizes.items()}
     arms = sorted({arm for times in sizes.values() for arm in times})
     several_worlds = len({arm.partition(", ")[2] for arm in arms}) > 1  # an arm is "shm" or "shm, world 2"
@@ -236,7 +236,8 @@ def bandwidth(sizes):
 
 
 def changes(rows, labels):
-    """Returns the cases of a verdict that fail, else those that are unclear. labels: one per row."""
+    """Says which cases fail the gate of a duel or comparison; if none fails, which are unclear. labels: the label of
+    each row."""
     chosen = [row for row in rows if row.bad] or [row for row in rows if row.verdict == "unclear"]
     if not chosen:
         return "No case fails"

@@ -23,8 +23,8 @@ def figure(chart, index):
 
 
 def chart_parts(charts):
-    """Returns (heading, introduction, figures) for each group of charts with the same workload and setting. The
-    introduction is the setting."""
+    """Returns (heading, introduction, figures) for each group of charts with the same subject and setting. The heading
+    is the subject, usually a workload; the introduction is the setting."""
     parts = {}
     for index, chart in enumerate(charts):
         parts.setdefault((chart.subject, chart.setting), []).append(figure(chart, index))

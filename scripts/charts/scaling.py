@@ -61,7 +61,7 @@ def ideal_line(chart, axes, case, worlds, values):
 
 def fastest(group):
     """Returns the cases of the baseline and the fastest series (at most MOST_SERIES series, compared at their largest
-    world), and caption sentences on omitted series and cases, outdated and projected ones."""
+    world), and caption sentences on omitted series, projections, and cases that are outdated or not drawn."""
     series = by_series(group)
     last = {name: members[-1] for name, members in series.items()}
     best = sorted(series, key=lambda name: (not last[name].is_baseline, -last[name].world, -last[name].rows_per_s.middle))

@@ -168,7 +168,7 @@ def ledger(runs):
 
 
 def with_head(name, columns, numbers, rows):
-    """Returns a table of rows below the names of its columns. `numbers`: places of the columns with numbers."""
+    """Returns a table of `rows` with a head. columns: their names. numbers: indices of the columns of numbers."""
     head = el("tr", [el("th", column, scope="col", class_="number" if place in numbers else "") for place, column in enumerate(columns)])
     return scrolling(name, el("table", el("thead", head), el("tbody", rows)))
 

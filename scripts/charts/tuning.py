@@ -13,7 +13,8 @@ def tuning(runs):
         winners = {one["case"] for one in tuned if one.get("verdict") == "faster"}
         if not judged:
             continue
-        batch = of(run.report, "config", "reference_batch")  # None: each batch has its own default
+        # batch of the case with default values; None: each batch has such a case
+        batch = of(run.report, "config", "reference_batch")
         found = {}
         for case in run.cases:
             if case.measured and case.speedup:

@@ -10,7 +10,7 @@ from data import Interval, Run, count, read_json
 from markup import el, join
 
 WORDS = {"failed": "FAILED", "inconclusive": "inconclusive", "passed": "passed"}  # words for the gate's result
-SIDES = {"added": "new", "gone": "gone"}  # {list of the cases that only one side has: their verdict}
+SIDES = {"added": "new", "gone": "gone"}  # {key of the list of cases that one side lacks: their verdict}
 STYLES = {"failed": "failed", "inconclusive": "disturbed", "passed": "passed"}
 
 
@@ -56,7 +56,8 @@ def of_duel(case):
     blocks = [pair["base_ns"] for launch in case["launches"] for pair in launch["pairs"]]
     base = statistics.median(blocks) / case["steps_per_block"]
     row.change = interval_of(look, "percent")
-    # From the pairs' median change, as in the table of `dpbench duel`: the new blocks' median might contradict it.
+    # Like the table of `dpbench duel`, show the base time changed by the median change over pairs. The median of the
+    # new build's blocks might contradict that change.
     new = base * (1 + row.change.middle / 100)
     row.base, row.new = (base, words.duration(base)), (new, words.duration(new))
     row.n, row.noise = str(look["pairs"]), (look["noise_percent"], f"{look['noise_percent']:.1f} %")
@@ -73,7 +74,8 @@ def of_judgement(one):
 
 
 def unjudged(document, keys):
-    """Returns the rows without figures. keys: {key of a list of cases: verdict}; a case is an id, or an object."""
+    """Returns the rows of the cases without figures. keys: {key of a list of cases: the verdict of these cases}. An
+    entry of a list is the case's id, or an object with the keys `case` and `why`."""
     cases = [(key, one if isinstance(one, dict) else {"case": one, "why": ""}) for key in keys for one in document[key]]
     return [Row(one["case"], keys[key], key == "broken", one["why"]) for key, one in cases]
 
@@ -122,7 +124,8 @@ def number(value):
     return el("td", "-", class_="none number", data_v="") if value is None else tables.cell(*value)
 
 
-# {heading: cell of a row}; a column without any value is left out, except the first
+# {heading: function that makes a row's cell}. table() leaves out columns without a value, except change, 95 % and
+# verdict.
 CELLS = {"rule": lambda row: el("td", row.rule),
          "base": lambda row: number(row.base),
          "new": lambda row: number(row.new),

@@ -6,11 +6,12 @@ target_compile_options(dpbench_options INTERFACE -Wall -Wextra -Wpedantic
   $<$<CXX_COMPILER_ID:GNU>:-Werror> $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> -fno-omit-frame-pointer
   -fPIC)  # programs need -fPIC too, to share the precompiled header with the libraries
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-  # These warnings are false positives in libstdc++'s and torch's headers and vary with the compiler version.
+  # Switch off warnings that are false positives in libstdc++'s and torch's headers and vary with the compiler version.
   target_compile_options(dpbench_options INTERFACE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict
     -Wno-maybe-uninitialized -Wno-free-nonheap-object -Wno-dangling-reference -Wno-dangling-pointer)
 endif()
-# g++ 14 enables these options at -O2 and rejects a precompiled header built without them, so all targets get them.
+# g++ 14 enables -munroll-only-small-loops and -mvzeroupper at -O2, and rejects a precompiled header built without them.
+# So all targets get both options.
 foreach(option unroll-only-small-loops vzeroupper)
   check_cxx_compiler_flag(-m${option} DPBENCH_HAS_M_${option})
   if(DPBENCH_HAS_M_${option} AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)

@@ -13,7 +13,7 @@ if(DPBENCH_WHEEL)
   set(torch_of_python $ORIGIN/../../../../../torch/lib)
 endif()
 
-set(optional_dpbench-micro OPTIONAL)  # skipped if not built: only `dpbench collectives` needs it
+set(optional_dpbench-micro OPTIONAL)  # may be missing; only `dpbench collectives` needs it
 foreach(program dpbench dpbench-worker dpbench-micro)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${torch_of_programs}")

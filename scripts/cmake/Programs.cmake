@@ -8,6 +8,6 @@ endforeach()
 
 # Target `gpu-programs`: the programs that scripts/gpu-check runs, as far as this machine can build them.
 add_custom_target(gpu-programs DEPENDS programs)
-if(TARGET faulty)  # the plug-in of faults
+if(TARGET faulty)  # plug-in whose strategies inject faults
   add_dependencies(gpu-programs faulty)
 endif()

@@ -1,5 +1,5 @@
-"""Makes one rank of ddp fail on a GPU, by the faults of a plug-in, and checks that dpbench names the cause and ends; then
-that a run on the same GPU succeeds.
+"""Makes one rank of ddp fail on a GPU with each fault of a plug-in, and checks that dpbench names the cause and ends.
+Then checks that a run on the same GPU succeeds.
 
 Prints {"faults": {name: reason that dpbench gave}}. Exits 1 if a reason is not the expected one.
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 FAILED = 3  # dpbench's exit code if a rank failed
-# {fault of the plug-in: words that the reason must contain}. The plug-in's faults on a GPU come first.
+# {fault of the plug-in: words that the reason must contain}. device-memory and device-assert need a GPU.
 EXPECTED = {"device-memory": "out of memory", "device-assert": "device-side assert", "kill": "signal 9", "throw": "the strategy's own words"}
 ON_THE_CPU = ("kill", "throw")
 

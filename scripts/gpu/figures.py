@@ -1,7 +1,7 @@
 """Derives figures from the output of scripts/gpu-check's parts, given as {part: {label: JSON}}."""
 import statistics
 
-ENOUGH = 0.9  # the GPU counts as busy from this share of a sweep's best value
+ENOUGH = 0.9  # the GPU counts as busy if a batch or scale reaches this part of the sweep's best share of the peak
 
 
 def cases(said, part):
@@ -39,7 +39,7 @@ def peak_shares(said, part, axis):
 
 def busy_from(shares):
     """Returns {workload: (smallest batch or scale with nearly the best share, largest measured one, True if these are
-    equal)}. If they are equal, the share may still grow beyond."""
+    equal)}. If they are equal, a larger batch or scale may give a higher share."""
     found = {}
     for workload in sorted({workload for workload, _ in shares}):
         places = [(place, share) for (of, place), share in shares.items() if of == workload]

@@ -105,8 +105,8 @@ def conformance_of_shared_gpu(machine):
 def conformance_of_layouts(machine):
     """Yields the parts that check pipeline, tensor, context and expert parallelism and their combinations. Their
     commands run one after the other, because a GPU switches between the contexts of all processes at every collective.
-    The memory-efficient attention kernel needs heads of a multiple of 4 features, which the model tiny does not have.
-    """
+    The memory-efficient attention kernel needs heads of a multiple of 4 features. The model tiny lacks them, so cp=2
+    uses hidden=24."""
     for world, limit_s, meshes in ((2, 120, ("pp=2", "tp=2", "cp=2", "ep=2")), (4, 140, ("dp=2,tp=2", "pp=2,cp=2", "shard=2,tp=2", "dp=2,pp=2"))):
         yield Part(f"check-layouts-{world}", f"conformance of layouts of {world} ranks over shm on one device", limit_s, [
             (mesh, machine.check("--strategy", "layout" if "," in mesh else mesh.split("=", maxsplit=1)[0], *machine.devices(world), "--mesh", mesh,
@@ -151,7 +151,7 @@ MESHES = {2: ("tp=2", "pp=2", "cp=2"), 4: ("dp=2,tp=2", "pp=2,cp=2", "dp=2,shard
 
 
 def several_gpus(machine):
-    """Yields the parts that need several GPUs, one for each rank or replica: NCCL between them."""
+    """Yields the parts that need several GPUs: one for each rank or replica. Ranks communicate over NCCL."""
     for count in MESHES:
         yield from parts_of_gpus(machine, count)
 
@@ -222,8 +222,8 @@ def sanitizers(machine):
 
 
 def all_parts(machine):
-    """Returns all parts of gpu-check, in the order of their value: whether the results are right, then the figures that
-    decide the targets of targets.py, so that gpu-check's time limit does not cut them off."""
+    """Returns all parts of gpu-check, most important first, because gpu-check's time limit may cut off the last ones:
+    first conformance, then the figures that decide the targets of targets.py."""
     state = [("doctor", machine.dpbench("doctor")), ("env", machine.dpbench("env"))]
     if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))

@@ -24,8 +24,8 @@ def peer_steps(report, workload):
 
 
 def speedup_over_python(what, mode, least, rows, graph, peer):
-    """Judges the speedup over the Python peer's steps `peer`. dpbench's side is the fastest case of `rows` with this
-    value of the parameter graph."""
+    """Judges the speedup of dpbench over the Python peer. peer: the peer's step times. dpbench's step time is that of
+    the fastest case of `rows` whose parameter `graph` has the value `graph`."""
     ours = fastest(case for case in rows if case["params"].get("graph") == graph)
     theirs = statistics.median(peer) if peer else None
     ratio = theirs / ours if ours and theirs else None

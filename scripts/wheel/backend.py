@@ -1,4 +1,5 @@
-"""Builds the wheel with scikit-build-core, for the torch of the environment whose pip builds it."""
+"""Builds the wheel with scikit-build-core, against the torch in site-packages of the Python that runs pip. The
+environment variable DPBENCH_TORCH can name another torch folder."""
 import os
 import sys
 import sysconfig

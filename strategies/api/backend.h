@@ -50,7 +50,7 @@ struct BackendSetup {
 struct BackendInfo {
   std::string name, summary;
   bool cpu = true, cuda = false;  // whether the backend accepts CPU tensors and CUDA tensors
-  bool unproven_on_gpu = false;   // true until a run of several ranks on GPUs has passed all checks; result rows say so
+  bool unproven_on_gpu = false;   // true until all checks have passed with several ranks on GPUs; shown in result rows
   bool shares_device = true;      // true if two ranks of this backend may use the same GPU
   bool threads = false;           // true if this backend's ranks are threads of one process, as in some tests
   // `--backend auto` picks the backend with the highest preference for the device. A backend with preference 0 is never

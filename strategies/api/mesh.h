@@ -25,18 +25,20 @@ class Mesh {
   Mesh() = default;
   // Makes a mesh with one axis, which has all ranks of `group`. If `group` is null, the axis has one rank.
   Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
-  // Makes a mesh of all ranks of `world`, with a new group of the backend for each axis that is neither the whole world
-  // nor a single rank, and for each axis's parts. Collective: every rank of the world calls it with the same axes. If
-  // two ranks pass different axes, it throws on every rank and names both. setup: the setup of `world`, except that its
-  // store has a prefix private to this mesh.
+  // Makes a mesh of all ranks of `world`. Each axis, and each axis divided into parts (AxisSize::part), gets new
+  // process groups of the backend; a group of all ranks is `world` itself, and a single rank has no group. Collective:
+  // every rank of the world calls it with the same axes. If two ranks pass different axes, it throws on every rank,
+  // with both ranks' axes in the message. setup: the setup of `world`, except that its store has a prefix private to
+  // this mesh.
   Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>& world, const std::string& backend,
        const BackendSetup& setup);
 
   // The group of all ranks; null for a single process without a backend.
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
-  // Returns the axis or the parts of this name. If the mesh does not have them, returns an axis with one rank.
+  // Returns the entry of axes() with this name. If there is none, returns an axis with one rank.
   const Axis& axis(const std::string& name) const;
-  // Returns all axes, each followed by its parts if it has any, which are named as by part_name().
+  // Returns an entry for each axis. If an axis is divided into parts (AxisSize::part), a second entry, named by
+  // part_name(), follows: the group of this rank's part.
   const std::vector<Axis>& axes() const { return axes_; }
   const MeshShape& shape() const { return shape_; }
 

@@ -24,7 +24,7 @@ class PhaseListener {
   virtual ~PhaseListener() = default;
   virtual void entered(Phase, Time) {}
   virtual void left(Time) {}
-  // Called when the time from .. to, measured in another phase, is charged to the given phase afterwards.
+  // Called when Phases::move() charges the time from .. to of the current phase to the given phase instead.
   virtual void moved(Phase, Time /*from*/, Time /*to*/) {}
 };
 

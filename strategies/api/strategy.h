@@ -151,13 +151,15 @@ struct Variant {
 // Values of a strategy's parameters (Params) with which the tests reach behaviour that the defaults do not show. A
 // member stays empty if the strategy has no values with the effect that the member's comment describes.
 struct Settings {
-  // Values that reveal mistakes of the strategy, such as several buckets in a small model.
+  // Values with which a small model shows the strategy's mistakes, for example a bucket size that gives several
+  // buckets.
   ParamValues revealing = {};
   // Values with which ranks may use different parameters in a step (StrategyInfo::allows_unused).
   ParamValues allow_unused = {};
   // Values with which a rank may run out of samples before the others (StrategyInfo::allows_no_samples).
   ParamValues allow_no_samples = {};
-  ParamValues short_interval = {};  // values that average the ranks' parameters often enough for a test of four steps
+  // Values with which the ranks average their parameters at least once in a test of four steps.
+  ParamValues short_interval = {};
   // Values with which the strategy records no CUDA graphs (StrategyInfo::recorded is then false).
   ParamValues unrecorded = {};
 };
@@ -168,7 +170,7 @@ struct StrategyInfo {
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // device types that the strategy supports
-  bool unproven_on_gpu = false;  // true until a run on a GPU has passed all checks; result rows of GPUs say so
+  bool unproven_on_gpu = false;  // true until all checks have passed on a GPU; shown in the result rows of GPU cases
   bool python = false;           // true if the strategy is written in Python: each rank then runs a Python interpreter
   // Mesh axes that the strategy supports (workloads/base/mesh_shape.h). The strategy is not run on a mesh with other
   // axes. Without the flag --mesh, all ranks are on the first axis.
@@ -216,8 +218,8 @@ struct StrategyInfo {
   // Adjusts the fields of StrategyInfo to the values of the strategy's parameters. Throws UsageError for values that
   // cannot be combined.
   std::function<void(StrategyInfo&, const Params&)> promise = {};
-  // For values of Params that need groups of ranks within an axis: returns the user's mesh `asked` with parts of axes
-  // (AxisSize::part). Empty: the strategy always runs on the user's mesh.
+  // Returns the user's mesh `asked`. If these values of Params need process groups of neighbouring ranks within an
+  // axis, the function sets AxisSize::part of the axis. Empty: the strategy always runs on the user's mesh.
   std::function<MeshShape(const MeshShape& asked, const Params&)> mesh_for = {};
   std::vector<Variant> variants = {};
 };

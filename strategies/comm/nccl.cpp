@@ -16,8 +16,8 @@ namespace {
 class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
  public:
   using LoggingBackend::LoggingBackend;
-  // False: c10d's Reducer must not allocate its buckets through NCCL. By default it does not, but the backend shm sets
-  // the environment variable DDP_DISABLE_COMM_MEM=0, which makes it ask every backend.
+  // Returns false, so that c10d's Reducer does not allocate its buckets through NCCL. By default the Reducer does not
+  // ask, but the backend shm sets DDP_DISABLE_COMM_MEM=0, and the Reducer then asks every backend.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
     try {

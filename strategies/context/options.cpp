@@ -8,8 +8,8 @@
 namespace dpbench::context {
 namespace {
 
-// What a rank exchanges in ring attention of one layer. sent, received: numbers of tokens, each with its keys and
-// values or their gradients. messages: number of messages in each direction.
+// The tokens and messages that a rank exchanges in ring attention of one layer. sent, received: numbers of tokens; a
+// token travels with its keys and values, or with their gradients. messages: number of messages in each direction.
 struct Travelling {
   int64_t sent = 0, received = 0, messages = 0;
 };
@@ -48,7 +48,7 @@ Options options_of(const Params& params) {
 std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const SequencePlan& plan,
                              const Axis& cp, const RankShare& share) {
   const auto size = static_cast<int64_t>(c10::elementSize(query.dtype));
-  // Over cp, a rank sums its gradients in one allreduce and the loss of each part of a micro-batch in another.
+  // Allreduces over cp sum the gradients, with one call per flat buffer, and the loss of each part of a micro-batch.
   const int64_t losses = share.has_loss ? std::ssize(share.parts) : 0;
   std::vector<Traffic> all = {{"cp", "allreduce", flat_bytes(query, share.parameters) + losses * size,
                                flat_buffers(query, share.parameters) + losses}};

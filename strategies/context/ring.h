@@ -60,8 +60,9 @@ class Ring {
   // Returns the rank that owns the keys and values which this rank holds after `hop` transfers around the ring.
   int source(int hop) const { return (axis_.rank + axis_.size - hop % axis_.size) % axis_.size; }
   std::vector<Block> blocks(int hop) const;
-  // Starts to send `held` to the next rank and to receive the tensor of the following hop from the previous rank. held:
-  // the keys and values that this rank holds at a hop of the ring, stacked, or their gradient.
+  // Starts the transfers of hop number `hop`: sends `held` to the next rank, and receives from the previous rank the
+  // tensor that this rank holds afterwards. held: the stacked keys and values that this rank holds before the hop, or
+  // their gradient.
   Hop begin(const at::Tensor& held, int hop, int tag) const;
   at::Tensor finish(Hop& hop) const;
 };

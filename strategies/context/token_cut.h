@@ -10,7 +10,7 @@
 
 namespace dpbench::context {
 
-inline constexpr int64_t head_dim = 1, token_dim = 2;  // dimensions of the tensors of queries, keys and values
+inline constexpr int64_t head_dim = 1, token_dim = 2;  // dimension indices in queries, keys and values
 
 class TokenCut {
  public:

@@ -18,7 +18,7 @@ struct Options {
   bool global_mean = false, sync_batch_norm = false;
   bool join = false, divide_by_active = false;
   bool step_in_backward = false;
-  std::vector<std::string> ignored = {};  // names of parameters that each rank keeps to itself
+  std::vector<std::string> ignored = {};  // names of parameters that are local to each rank
   bool tf32 = false, graph = false, onednn = false;
 };
 

@@ -130,9 +130,9 @@ void Reduction::register_hook(const SteppingHook::Step& step) {
   reducer_->register_comm_hook(std::move(hook));
 }
 
-// Decides whether the gradients of the next pass are reduced. With ddp.static_graph, the first two passes always are:
-// the Reducer treats every pass before the second reduced one as the first pass of a static graph. This costs time, but
-// the gradients are correct.
+// Decides whether the gradients of the next pass are reduced. With ddp.static_graph, the first two passes are reduced
+// even if `last` is false, because the Reducer treats every pass before the second reduced pass as the first pass of a
+// static graph. The additional reduction costs time, but the gradients are correct.
 void Reduction::before_forward(bool last) {
   last_ = last;
   sync_ = last || (options_.static_graph && reduced_passes_ < 2);
@@ -172,9 +172,9 @@ void Reduction::refuse_unused_parameters() {
   }
 }
 
-// Charges the wait for reductions to the communication phase. Torch's timer uses the wall clock. If it shows a wait
-// longer than the phase, the clock was changed, and the wait is ignored. On a GPU the wait stays in the backward phase,
-// because reading the timer would make the host wait for the GPU.
+// Charges the wait for reductions to the communication phase. Torch's timer uses the wall clock. If the wait is longer
+// than the backward phase, the clock was changed, and the wait is ignored. On a GPU the wait stays in the backward
+// phase, because reading the timer would make the host wait for the GPU.
 void Reduction::charge_waiting(Phases& phases, at::Device device) {
   if (!phases.on()) return;
   const auto now = Phases::Clock::now();
@@ -185,8 +185,8 @@ void Reduction::charge_waiting(Phases& phases, at::Device device) {
   timed_ = true;
 }
 
-// Returns, for each parameter, whether any rank has used it in this step, which the ranks tell each other with
-// ddp.find_unused. Called on a rank without samples, which has itself used none.
+// Returns a number for each parameter: 0 if no rank used the parameter in this step. With ddp.find_unused, all ranks
+// sum these numbers. Called on a rank without samples, which used no parameter, so its numbers are 0.
 at::Tensor Reduction::used_on_any_rank() {
   std::vector<at::Tensor> used = {at::zeros_like(reducer_->get_local_used_map_on_device())};
   group_->allreduce(used)->wait();

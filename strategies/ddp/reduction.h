@@ -48,8 +48,8 @@ class Reduction {
   void without_rows_forward() { reducer_->rebuild_buckets(); }
   void without_rows_backward();
 
-  // Charges the time that the end of the backward pass waited for reductions to the communication phase. Does nothing
-  // if phase timing is off.
+  // Charges to the communication phase the time for which the end of the backward pass waited for reductions. Does
+  // nothing if phase timing is off.
   void charge_waiting(Phases& phases, at::Device device);
   // Returns the metrics of c10d's Logger for the latest pass, under the names that dpbench reports.
   std::map<std::string, std::vector<double>> figures();

@@ -10,8 +10,8 @@
 
 namespace dpbench::ddp {
 
-// Returns a parameter's gradient from its bucket, with the strides of the parameter, in which the Reducer stores it.
-// c10d's GradBucket gives only the sizes.
+// Returns `piece`, the part of a bucket that holds the parameter's gradient, as a view with the parameter's strides.
+// The Reducer stores the gradient with these strides, but the tensors of c10d's GradBucket have only its sizes.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece);
 
 class SteppingHook : public c10d::CommHookInterface {

@@ -118,7 +118,7 @@ class DataParallel : public BuiltInStrategy {
       dp::FlatReplica& mine = *replicas_[index];
       {
         const bool copies = i > 0 && i < active && !link_;
-        // Counts `copying`, the number of replicas that still copy, down even after an exception, because replica 0
+        // Decrements `copying`, the number of replicas that still copy, even after an exception, because replica 0
         // waits until it is 0.
         const CountDown at_end{copies ? &copying : nullptr};
         if (first) mine.begin_step(/*several=*/micros > 1);
@@ -152,8 +152,8 @@ class DataParallel : public BuiltInStrategy {
     dp::run_lone_passes(passes_, active, threads_, backward);
   }
 
-  // Returns true if any forward pass of this run wrote to parameters. If so, the other replicas get the parameters
-  // before every pass, otherwise once per step.
+  // Returns true if any forward pass so far, in this or an earlier step, wrote to parameters. If so, the other replicas
+  // get replica 0's parameters before every pass, otherwise once per step.
   bool model_writes() {
     for (const auto& one : replicas_) model_writes_ = model_writes_ || one->parameters_written();
     return model_writes_;

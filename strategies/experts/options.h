@@ -1,4 +1,4 @@
-// The traffic formula of expert parallelism, which has no parameters.
+// The traffic formula of expert parallelism. Expert parallelism has no --param parameters.
 #pragma once
 
 #include <vector>

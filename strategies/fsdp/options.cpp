@@ -58,7 +58,8 @@ std::vector<at::Tensor> trained_of(const std::vector<at::Tensor>& parameters) {
 // because its backward pass follows at once.
 bool is_last(size_t unit, size_t units) { return unit + 1 == units; }
 
-// Returns the number of ranks in a group of an axis or of an axis's parts; 1 if the mesh does not have them.
+// Returns the number of ranks in a process group of the axis `name`, or of the parts of an axis if `name` is the parts'
+// name, such as "shard/2". Returns 1 if the mesh has neither.
 int ranks_of(const MeshShape& mesh, const std::string& name) {
   if (name == world_axis) return dpbench::ranks_of(mesh);
   for (const AxisSize& axis : mesh)
@@ -241,8 +242,8 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, 
 }
 
 // Returns the bytes of a rank's shards plus the peak bytes of gathered parameters. While one unit computes, the root
-// unit is gathered too, and the next `prefetch` units are on their way. Units that have computed stay gathered with
-// reshard=off; with Reshard::parts each rank keeps a part of them.
+// unit is gathered too, and the next `prefetch` units are gathered or being gathered. Units that have computed stay
+// gathered with reshard=off; with Reshard::parts each rank keeps a part of them.
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query) {
   const Options options = options_of(stage, query.params, query.dtype);
   if (stage == Stage::zero2 || options.poison || dpbench::ranks_of(query.mesh) == 1) return std::nullopt;

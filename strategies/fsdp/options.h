@@ -18,7 +18,7 @@ enum class Stage { zero2, fsdp };
 // How a unit (parameters that are gathered together) is kept between its forward and its backward pass. on: it is
 // freed. off: it stays gathered. parts: the ranks of a group keep a part each, together the whole unit. With
 // reshard=shard, the groups are those of the mesh axis `shard`, and parameters are sharded over all ranks. With
-// reshard=N, they have N neighbouring ranks of the axis over which parameters are sharded.
+// reshard=N, each group has N neighbouring ranks of the axis over which parameters are sharded.
 enum class Reshard { on, off, parts };
 
 struct Options {
@@ -44,9 +44,9 @@ std::vector<Variant> variants(Stage stage);
 Settings settings(Stage stage);
 void promise(Stage stage, StrategyInfo& info, const Params& params);
 std::optional<int64_t> live_parameters(Stage stage, const TrafficQuery& query);
-// Returns the mesh on which fsdp runs, for the mesh `asked` of the user. With reshard=N, the axis over which parameters
-// are sharded gets parts of N ranks. If that is not possible, because N is not a proper divisor of the axis's number of
-// ranks, the mesh stays as it is, and fsdp refuses N later.
+// Returns the mesh on which fsdp runs, for the mesh `asked` that the user gave. With reshard=N, the axis over which
+// parameters are sharded gets parts of N ranks. If that is not possible, because N is not a proper divisor of the
+// axis's number of ranks, the mesh stays as it is, and fsdp refuses N later.
 MeshShape mesh_for(const MeshShape& asked, const Params& params);
 
 // Returns the name of the mesh axis over which parameters are sharded. On a mesh of several axes with reshard=shard,
@@ -60,19 +60,19 @@ std::string part_axis(const MeshShape& mesh, const Options& options);
 
 // A forward or backward pass through one of this rank's stages. last_stage: true if the stage is the model's last one.
 struct UnitPass {
-  size_t stage = 0;  // number of the stage among this rank's stages
+  size_t stage = 0;  // index of the stage among this rank's stages
   bool backward = false, last_stage = false;
 };
 
-// The units of one rank and its passes through them in a step, for the traffic formula. The functions take the tensors
-// of the whole model.
+// The units of one rank and its passes through them in a step, for the traffic formula.
 struct UnitShare {
   Axis shard, replicas;           // axes as in Storage; their groups are not used
   std::vector<Span> stages = {};  // blocks of this rank's stages
   std::vector<UnitPass> passes = {};
   int64_t parts = 1;  // number of parts of micro-batches in the step
-  // piece: returns this rank's piece of a parameter. is_mine: true if one of these stages uses the parameter. is_part:
-  // true if the strategy also sums the parameter's gradient over other mesh axes (see Storage::parts).
+  // Functions of a whole parameter. piece: returns this rank's piece of it. is_mine: true if one of these stages uses
+  // the parameter. is_part: true if the strategy also sums the parameter's gradient over other mesh axes (see
+  // Storage::parts).
   std::function<at::Tensor(const at::Tensor&)> piece = {};
   std::function<bool(const at::Tensor&)> is_mine = {}, is_part = {};
 };

@@ -1,7 +1,7 @@
 // The cut of tensors into shards: each tensor is cut along dim 0 into one piece of rows per rank. All pieces have
 // equally many rows, except those of the last ranks, which may have fewer. A rank's flat shard is the concatenation of
-// its pieces of all tensors. The flat shards of all ranks in a row are the output of an all-gather and the input of a
-// reduce-scatter.
+// its pieces of all tensors. The concatenated flat shards of all ranks are the output of an all-gather and the input of
+// a reduce-scatter.
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@ namespace dpbench::fsdp {
 namespace {
 
 // Moves the memory of one tensor's storage to another storage. Views saved in the autograd graph share their tensor's
-// storage: they lose their values when it is freed, and get them back with the next gather.
+// storage: they lose their values when the storage's memory is freed, and get them back with the next gather.
 void move_memory(const at::Tensor& from, const at::Tensor& to) {
   c10::StorageImpl *const source = from.storage().unsafeGetStorageImpl(), *const target =
                                                                               to.storage().unsafeGetStorageImpl();

@@ -23,8 +23,8 @@ struct Storage {
   // Parameters with gradients that the strategy also sums over other mesh axes, after the reduce-scatter. Their
   // gradients are reduced in their own dtype, not in `reduced`.
   std::vector<at::Tensor> parts = {};
-  // For tests, true: freed parameters are filled with NaN instead of freed, and so is the output of a gather before it
-  // begins. A read of a parameter that is not gathered then shows in the results.
+  // For tests. If true, parameters are filled with NaN instead of being freed, and the output of a gather is filled
+  // with NaN before the gather begins. A read of a parameter that is not gathered then shows in the results.
   bool poison = false;
 
   bool is_part(const at::Tensor& parameter) const {

@@ -19,7 +19,7 @@ struct Span {
 // A span of a model's blocks, and the parameters that only this span uses.
 struct PlannedUnit {
   std::string name;
-  // Empty for the root unit (parameters of no block), and for the only unit of a model without blocks.
+  // Empty for the root unit, and for the only unit of a model without blocks.
   Span blocks = {};
   size_t stage = 0;
   std::vector<at::Tensor> parameters = {};
@@ -28,8 +28,8 @@ struct PlannedUnit {
 struct UnitPlan {
   // Units in the order of the forward pass. A model without blocks is one unit.
   std::vector<PlannedUnit> units;
-  // The root unit: parameters that several spans of blocks use, such as a tied embedding, or none. They stay gathered
-  // for a whole step.
+  // The root unit: parameters that the blocks of several units use, such as a tied embedding, and parameters that no
+  // block uses. They stay gathered for a whole step.
   PlannedUnit root;
 
   // Returns the index range of a pipeline stage's units: first .. second - 1.

@@ -27,8 +27,8 @@ Optimizer optimizer_of(const RankModel& model, const OptimizerSpec& spec) {
   return {spec, stepped, dimensions};
 }
 
-// Gives parameters and samples their types (see activation.h). On cp and ep each rank has its own tokens or samples, so
-// the gradient of a whole parameter is that of a part of them.
+// Gives parameters and samples their types (see strategies/api/parts/activation.h). Each rank of cp has its own tokens
+// and each rank of ep its own samples. So a rank's gradient of an uncut parameter covers only these tokens or samples.
 void set_types(const RankModel& model, const std::vector<Part>& parts) {
   using enum Spread;
   const Axes& axes = model.axes;

@@ -26,7 +26,8 @@ class Layout : public Strategy {
   Layout(const Setup& setup, Options options);
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override;
-  // Collective. The ranks that compute one replica together evaluate the samples of each of them in turn.
+  // Returns the model's output for this rank's samples. Collective: the ranks that compute one replica evaluate
+  // together the samples of one of these ranks after the other.
   at::Tensor forward(const Batch& mine) override;
   NamedTensors parameters() override { return state_.parameters(); }
   NamedTensors gradients() override { return state_.gradients(); }

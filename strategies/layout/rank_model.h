@@ -31,7 +31,8 @@ struct RankModel {
   // Collective. Throws UsageError if the model cannot be divided as the mesh and the options ask.
   RankModel(const Mesh& mesh, const Options& options, const Workload& workload, const Replica& replica,
             const std::vector<int>& rank_of_stages, bool allows_idle);
-  // Not copyable: `own` holds pointers to elements of `parameters`, which a copy would not have.
+  // Not copyable: `own` holds pointers to elements of `parameters`. In a copy, they would point into the original
+  // object.
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
 

@@ -23,7 +23,7 @@ namespace {
 using pipeline::Placed;
 using pipeline::Stage;
 
-// Returns a rank's place on an axis; the axis has no process group.
+// Returns an axis of the mesh, with the position of the query's rank on it and without a process group.
 Axis axis_of(const TrafficQuery& query, const std::string& name) {
   if (name == world_axis) return {.name = name, .rank = query.rank, .size = ranks_of(query.mesh)};
   return {.name = name, .rank = place_on(query.mesh, name, query.rank), .size = size_of(query.mesh, name)};
@@ -43,7 +43,7 @@ class Formula {
 
  private:
   bool exists() const;
-  int moving() const { return cp_.size * pp_.size * tp_.size * ep_.size; }  // ranks between which activations move
+  int moving() const { return cp_.size * pp_.size * tp_.size * ep_.size; }  // number of ranks that exchange activations
   bool is_here(int stage) const { return stages_[static_cast<size_t>(stage)].rank == pp_.rank; }
   bool is_mine(const Placed& one) const {
     return std::ranges::any_of(one.stages, [&](int stage) { return is_here(stage); });
@@ -159,7 +159,7 @@ SequencePlan Formula::own_sequence_plan() const {
 fsdp::UnitShare Formula::unit_share(const std::vector<Placed>& parameters, const RankShare& share) const {
   using pipeline::Kind;
   fsdp::UnitShare units{.shard = shard_, .replicas = replicas_, .parts = std::ssize(share.parts)};
-  std::vector<size_t> number(stages_.size());  // number of each stage among this rank's stages
+  std::vector<size_t> number(stages_.size());  // index of each stage among this rank's stages
   for (size_t s = 0; s < stages_.size(); ++s) {
     if (is_here(static_cast<int>(s))) {
       number[s] = units.stages.size();
@@ -187,8 +187,8 @@ fsdp::UnitShare Formula::unit_share(const std::vector<Placed>& parameters, const
   return units;
 }
 
-// Returns the traffic between ranks that train on different samples: of buffers, of units or gradients, and of the
-// parameters that a step uses.
+// Returns the traffic between ranks that train on different samples: broadcasts of the model's buffers, gathers and
+// reductions of units (without units, reductions of gradients), and, with find_unused, the sets of used parameters.
 std::vector<Traffic> Formula::of_replicas(const RankShare& share) const {
   std::vector<Traffic> all;
   if (has_units_) {
@@ -213,7 +213,8 @@ std::optional<std::vector<Traffic>> Formula::traffic() {
   if (!exists()) return std::nullopt;
   const at::NoGradGuard no_grad;
   stages_ = cut_into_stages();
-  // A stage behind the head receives logits, and under tp only one rank's columns of them.
+  // A stage without blocks, after the model's last block, receives the model's output: for gpt the logits. Under tp
+  // each rank has only some columns of them, for which there is no formula.
   const auto receives_logits = [&](const Stage& stage) { return stage.first == query_.model.blocks().size(); };
   if (tp_.size > 1 && pp_.size > 1 && std::ranges::any_of(stages_, receives_logits)) return std::nullopt;
   const RankShare mine = rank_share();

@@ -15,6 +15,7 @@ namespace dpbench::layout {
 // - with tp.verify,
 // - with experts that drop tokens,
 // - with several parts of a micro-batch (pipeline.microbatches) and shard or ep: ranks agree on their number,
+// - with pp, if the model has no blocks or its samples differ in size,
 // - with pp and tp, unless all activations between blocks are whole or cut along the sequence.
 std::optional<std::vector<Traffic>> traffic(const Options& options, const TrafficQuery& query);
 

@@ -30,7 +30,7 @@ struct RankShare {
     return mine;
   }
 
-  // Returns the sum, over the blocks that this rank computes, of the calls and their elements.
+  // Returns the calls of a function of TensorSplit and their elements, summed over the blocks that this rank computes.
   SplitCalls sum_of(const CallsOfBlocks& of_blocks) const {
     SplitCalls sum;
     for (const auto& [block, calls] : of_blocks)

@@ -17,7 +17,8 @@ namespace dpbench::pipeline {
 struct Transfer {
   at::Tensor tensor;
   c10::intrusive_ptr<c10d::Work> work;
-  // For tests: true if wait() fills the sent copy with NaN, as a sender that reuses its buffer would.
+  // For tests. If true, `tensor` is a copy that was made for sending, and wait() fills it with NaN: a sender that
+  // reuses its buffer would overwrite it too.
   bool spoils = false;
 
   at::Tensor wait();
@@ -35,8 +36,8 @@ struct Cargo {
 
 class Links {
  public:
-  // poison: for tests, fill a tensor that is to be received with NaN until it arrives, and the copy that is sent with
-  // NaN after the transfer.
+  // poison: for tests. If true, a tensor to be received holds NaN until it arrives. A copy of each tensor is sent, and
+  // the copy is filled with NaN after the transfer.
   Links(Axis axis, at::Device device, bool poison) : axis_(std::move(axis)), device_(device), poison_(poison) {}
 
   // tag: a number that distinguishes the messages in flight between two ranks. cargo: identifies the shape of the

@@ -72,7 +72,7 @@ void PythonStrategy::leave() noexcept {
   try {
     call("drop", id_);
   } catch (const std::exception&) {
-    // Ignored here, because Python has printed the exception to the rank's log.
+    // The exception is ignored here, because Python has printed it to the rank's log.
   }
   for (const std::string& group : registered_groups_) c10d::unregister_process_group(group);
   const std::lock_guard lock(strategies_mutex);

@@ -51,8 +51,9 @@ PythonModel::PythonModel(int64_t workload, uint64_t seed, bool smooth) {
     else
       owner.register_buffer(name, tensor);
   }
-  // Python's answer has two other numbers first, then one per block of the model: the number of child modules in the
-  // block. The texts of the answer are the names of these children.
+  // The first two numbers of Python's answer are the model's id and the number of its parameters. One number for each
+  // block of the model follows: the number of child modules in the block. The texts of the answer are the names of
+  // these children.
   auto name = made.texts.cbegin();
   for (size_t i = 2; i < made.answered_numbers.size(); ++i) {
     const auto end = name + made.answered_numbers[i];
@@ -76,7 +77,7 @@ PythonModel::~PythonModel() {
   try {
     call("drop_model", id_);
   } catch (const std::exception&) {
-    // Ignored here, because Python has printed the exception to the rank's log.
+    // The exception is ignored here, because Python has printed it to the rank's log.
   }
 }
 

@@ -89,8 +89,9 @@ class Progress {
     return ranks;
   }
 
-  // Checks only results that this rank computes itself. For results of other ranks, another rule (transfer_order)
-  // requires that they are received before the computation that needs them.
+  // Returns the rank whose result the action needs and does not have yet; nullopt if there is none. If the schedule has
+  // sends and receives, checks only results that this rank computes itself. For results of other ranks, another rule
+  // (transfer_order) then requires that they are received before the computation that needs them.
   std::optional<int> waits_for_input(const Action& action) const {
     const bool forward = action.kind == Kind::forward, backward = !forward && action.kind != Kind::weight_gradient;
     if (!is_compute(action.kind) || !(forward || backward)) return std::nullopt;

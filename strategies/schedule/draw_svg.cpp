@@ -86,8 +86,8 @@ std::string lanes(const Simulation& simulation, int microbatches, double top, do
 std::string draw_svg(const Schedule& schedule, const Simulation& simulation, const std::string& title,
                      const Simulation* ran) {
   const double longest = std::max(simulation.makespan, ran ? ran->makespan : 0);
-  // For measured times the picture has a fixed width. They vary, so a scale that fits the shortest box could make it
-  // far too wide.
+  // A picture of measured times has a fixed width. Measured times vary, so a scale that fits the shortest box could
+  // make the picture far too wide.
   const double scale = ran ? measured_width / longest : box_width / shortest(simulation);
   const double block = schedule.world() * (lane_height + lane_gap), second = top + block + lane_height / 2;
   const double width = left + longest * scale + 16;

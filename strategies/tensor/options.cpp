@@ -37,7 +37,7 @@ Options options_of(const Params& params) {
 std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const TensorPlan& plan, const Axis& tp,
                              const RankShare& share) {
   const SplitCalls left = share.sum_of(plan.left), entered = share.sum_of(plan.entered);
-  // Bytes of all samples together if each sample has one element of an activation or a loss.
+  // Bytes of a tensor with one element for each sample of the step.
   const int64_t size = query.samples * static_cast<int64_t>(c10::elementSize(query.dtype));
   const int64_t of_token = size * (left.elements + entered.elements) / share.sequence;
   const int64_t calls = calls_of(left, entered, options, share);
@@ -57,7 +57,7 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, 
     const int64_t elements = by_token ? of_loss.elements / share.sequence * share.tokens : of_loss.elements;
     all.push_back({"tp", "allreduce", size * elements, share.passes() * of_loss.calls});
   }
-  // Parameters that are not cut but have gradients that are summed over tp.
+  // The gradients of some parameters that are not cut are summed over tp, too.
   const CutTensors cuts(plan, tp);
   NamedTensors partial = share.parameters;
   std::erase_if(partial, [&](const auto& one) { return !cuts.is_partial(one.first, options.sequence); });

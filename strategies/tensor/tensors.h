@@ -18,7 +18,7 @@ class CutTensors {
  public:
   CutTensors(TensorPlan plan, const Axis& axis);
 
-  // Of a whole model, replaces each parameter and buffer that is cut by this rank's piece of it.
+  // Puts this rank's piece in the place of each parameter and buffer that is to be cut. `model` must be a whole model.
   void cut(const Model& model) const;
 
   bool is_cut(const std::string& name) const { return find_cut(name) != nullptr; }

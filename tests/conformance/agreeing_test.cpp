@@ -145,8 +145,9 @@ TEST_P(CollectiveComparison, RanksThatWaitThrowTheErrorOfARankThatFailedBeforeTh
 INSTANTIATE_TEST_SUITE_P(Over, CollectiveComparison, ::testing::Values("gloo", "shm"),
                          [](const auto& over) { return std::string(over.param); });
 
-// A strategy's callback can hold the last reference to the group, and a group cannot be destroyed on its own thread.
-TEST(DelayedCollectives, HaveReleasedTheirCallbacksWhenTheBackendHasSettled) {
+// A strategy's callback can hold the last reference to the process group, whose backend cannot be destroyed on one of
+// its own threads.
+TEST(DelayedCollectives, HaveReleasedTheirCallbacksWhenSettleReturns) {
   const auto errors = run_ranks({.backend = "shm", .world = 2}, [](const Backend& backend, int) {
     const auto late = c10::make_intrusive<LateBackend>(backend, /*seed=*/1);
     std::vector<c10::intrusive_ptr<c10d::Work>> works;

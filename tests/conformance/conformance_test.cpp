@@ -1,6 +1,7 @@
 // Runs the conformance suite on every registered strategy and workload, with their parameters, dtypes and meshes. New
-// registrations are tested automatically. A run tests a fifteenth of the cases, drawn with the seed DPBENCH_CASES. Of
-// zero2 and fsdp it tests at least one case with each number of ranks.
+// registrations are tested automatically. A run tests about a fifteenth of the cases, drawn with the seed
+// DPBENCH_CASES, or all if DPBENCH_CASES is "all". For zero2 and fsdp it tests at least one case with each number of
+// ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -149,8 +150,8 @@ std::vector<Case> sharded() {
   return all;
 }
 
-// Returns the cases of sharded() that this run tests: of each strategy and number of ranks at least one, and all
-// together at most a fifteenth.
+// Returns the cases of sharded() that this run tests: at least one case of each strategy with each number of ranks, and
+// at most a fifteenth of all cases, or all if DPBENCH_CASES is "all".
 std::vector<Case> drawn_sharded() {
   return drawn_of_each(sharded(), 30, [](const Case& one) { return std::pair(one.strategy, one.world); });
 }

@@ -20,7 +20,7 @@ constexpr double float32_roundoff = 0x1p-24;
 
 at::Tensor in_bfloat16(const at::Tensor& tensor) { return tensor.to(at::kBFloat16).to(tensor.scalar_type()); }
 
-using Gradients = std::vector<at::Tensor>;  // one per rank
+using Gradients = std::vector<at::Tensor>;  // gradient of one step on each rank
 // Trains float32 parameters with the gradients of each step. Returns the parameters after the last step.
 using Training =
     std::function<at::Tensor(const at::Tensor& start, const std::vector<Gradients>& gradients, double rate)>;

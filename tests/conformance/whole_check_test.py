@@ -1,6 +1,6 @@
 """whole_check_test.py DPBENCH: runs `dpbench check` as a user does: over every backend, with ranks as processes and a
-random seed. The seed DPBENCH_CASES (default 1) draws two strategies; "all" checks all. The flag --timeout ends a
-hanging check."""
+random seed. Checks two strategies, drawn with the seed DPBENCH_CASES (default 1), or all if DPBENCH_CASES is "all".
+The flag --timeout of dpbench ends a check that hangs."""
 import json
 import os
 import random

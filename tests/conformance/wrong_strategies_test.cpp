@@ -1,5 +1,5 @@
-// Proves that the conformance suite can fail: the named check catches each wrong strategy, and correct variants of
-// strategies pass. A run tests a sixth of these strategies, drawn at random.
+// Proves that the conformance suite can fail: each wrong strategy must fail the check in Mutant::killed_by, and correct
+// variants of strategies must pass all checks. A run tests a sixth of these strategies, drawn at random.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ size_t passed(const std::vector<CheckRow>& rows) {
   return count;
 }
 
-// Checks the mutant and expects that the named check fails. Returns the message of that check.
+// Runs all checks on the mutant and expects that the check Mutant::killed_by fails. Returns the message of this check.
 std::string message_about(const Mutant& mutant) {
   const auto rows = checked(mutant);
   const auto verdict = std::ranges::find(rows, mutant.killed_by, &CheckRow::name);

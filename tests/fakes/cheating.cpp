@@ -56,7 +56,8 @@ const std::map<std::string, When> halves_the_batch = {
     {"late-batches", [](const View& v) { return v.steps > steps_of_a_check; }},
     {"batches-unless-read-twice", [](const View& v) { return v.steps > steps_of_a_check && v.between_reads > 0; }},
 };
-// Ways to cheat by rounding to bfloat16, which leaves each single parameter within its bound.
+// Ways to cheat by rounding to bfloat16. The rounding leaves each single parameter within its bound, so an audit must
+// judge many parameters together.
 const std::map<std::string, When> rounds = {
     {"rounded-gradients", [](const View& v) { return v.steps > steps_of_a_check; }},
     {"rounded-own-gradients", [](const View& v) { return v.steps > steps_of_a_check; }},
@@ -127,7 +128,8 @@ class Cheating : public TrainedStrategy {
     return {batch.input.narrow(0, 0, samples), batch.target.narrow(0, 0, samples), batch.ids.narrow(0, 0, samples)};
   }
 
-  // A cheating step calls the same collectives, so that ranks stay in step and the step time hardly changes.
+  // A cheating step also calls the allreduce but drops its result, so that the ranks' collectives still match and the
+  // step time hardly changes.
   void reduce(at::Tensor& gradient, bool honest) {
     if (!gradient.defined()) return;
     std::vector<at::Tensor> sum = {honest ? gradient : gradient.clone()};

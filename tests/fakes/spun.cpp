@@ -117,7 +117,7 @@ class SpunAlone : public Spun {
     if (!setup.params.flag("rival")) return;
     static int made = 0;
     std::cerr << "object " << ++made << "\n";
-    // only the second strategy object, which the harness makes to profile it, gets a rival
+    // Only the second strategy object gets a rival: the harness makes it for the profiled steps, after the timed ones.
     if (made == 2) rival_.emplace();
   }
 

@@ -18,7 +18,7 @@ from fake_runs import DPBENCH, Runs, fault, main, processes_of, ranks_of
 
 
 class CliEnds(Runs):
-    def test_a_failed_case_exits_3_with_its_cause_and_the_other_case_still_runs(self):
+    def test_a_run_with_a_failed_case_exits_3_with_the_cause_and_still_runs_the_other_case(self):
         for name, said in [("kill", "signal 9 (SIGKILL)"), ("exit7", "exit code 7"), ("exit0", "exit code 0"), ("stop", "stopped"),
                            ("echo", "signal 9"), ("nan", "not a number"), ("oom", "out of memory"), ("init-exit", "exit code 9")]:
             with self.subTest(fault=name):
@@ -79,7 +79,7 @@ class CliEnds(Runs):
 
     def test_killing_dpbench_ends_its_ranks_and_their_child_processes(self):
         process = self.start(*fault("orphan-hang", "30"))
-        self.wait_for_ranks(process, 3)  # three processes: two ranks, and an orphan that one of them started
+        self.wait_for_ranks(process, 3)  # three processes: two ranks, and a child process of one of them
         process.kill()
         process.communicate(timeout=20)
         deadline = time.monotonic() + 3
@@ -181,7 +181,7 @@ class CliEnds(Runs):
         self.assertEqual(done.returncode, 5)
         self.assertEqual(self.saved()["status"], "complete")
 
-    def test_commands_that_print_exit_5_if_stdout_is_closed(self):
+    def test_every_command_that_prints_exits_5_if_stdout_is_closed(self):
         golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/run-1.2.json")
         for words, code in (("--help", 5), ("list", 5), ("env", 5), ("doctor", 5), ("-n --cpus 1", 5), (f"validate {golden}", 5),
                             (f"compare {golden} {golden}", 5), (f"export {golden} --to csv", 5), ("check --workload toy --strategy cpu", 5),

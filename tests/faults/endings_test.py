@@ -76,7 +76,8 @@ class Endings(unittest.TestCase):
                 live = self.start("--strategy", "ddp", "--cpus", "1", "--plugin", PLUGIN, "--out", out + "-live", "--launches", "1",
                                   "--samples", "5", "--steps", "500")
                 victims = [pid for pid in leftovers.ranks_of(self.mark) if leftovers.parent_of(pid) == process.pid]
-                # Tested before the kill, because afterwards a run that another test starts may remove the directories.
+                # The ranks' directories are looked up before the kill: afterwards, a run that another test starts may
+                # remove them.
                 mine = {leftovers.directory_of(pid) for pid in victims}
                 self.assertTrue(mine & leftovers.directories(), "no directory to clean")
                 for pid in [process.pid, *victims]:
@@ -156,8 +157,8 @@ class Endings(unittest.TestCase):
         self.assertEqual(hashes[0], hashes[1])
 
     def test_a_stranger_that_poses_as_a_gloo_rank_does_not_disturb_the_run(self):
-        """Gloo's handshake is a number counted from 0, so a foreign process that sends zeros poses as the first
-        peer."""
+        """In its handshake, a Gloo peer sends a number. The numbers count from 0, so a foreign process that sends zeros
+        poses as the first peer."""
         for _ in range(5):
             with Strangers(self.mark, every=0.001, words=[bytes(64)]):
                 (case,) = self.finished(self.start("--strategy", "ddp", "--cpus", "4", "--backend", "gloo", "--quick", "--timeout", "20"))["cases"]

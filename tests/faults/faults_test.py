@@ -178,7 +178,8 @@ class Faults(FaultyRuns):
                             flags=("--scale", "3"), silent=TIMEOUT, within=DIFFERS)
 
     def test_a_case_is_wrong_if_a_rank_of_fsdp_swaps_two_units_of_equal_size(self):
-        """Both ranks call the same collectives with the same sizes, so only values show the other order."""
+        """Both ranks call the same collectives with the same sizes, so only the parameters' values show that the order
+        differs."""
         parameters = r"equal-parameters .*rank 1 has \w+.* rank 0"
         initial = r"initial-broadcast .*hidden[23]\.weight.*rank \d"
         for check, backend, words in (("off", "shm", parameters), ("off", "gloo", parameters),

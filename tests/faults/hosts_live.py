@@ -90,7 +90,7 @@ class Hosts(unittest.TestCase):
                     self.assertEqual(rows.count("failed"), 0)
                     self.assertTrue(any(re.search(where, text) for text in case["warnings"]), case["warnings"])
 
-    def test_an_all_to_all_that_outlasts_one_polling_interval_succeeds(self):
+    def test_an_all_to_all_that_takes_longer_than_the_interval_between_liveness_checks_succeeds(self):
         self.hosts.rate("20mbit")  # at this rate a message of 1 MiB takes about half a second
         self.measured(["--strategy", "cp", "--param", "cp.kind=ulysses", "--backend", "shm", "--workload", "gpt",
                        "--model", "small,layers=1,seq=1024", "--batch", "4", "--no-baseline", "--check", "off",
@@ -110,7 +110,7 @@ class Hosts(unittest.TestCase):
               f"needs {alone:.1f} ms")
         self.assertLess(abs(took / expected - 1), 0.15)
 
-    def test_the_link_rate_beside_collectives_is_the_rate_of_the_cable(self):
+    def test_the_link_rate_that_the_command_collectives_reports_is_close_to_the_rate_of_the_cable(self):
         if not os.path.exists(os.path.dirname(DPBENCH) + "/dpbench-micro"):
             self.skipTest("dpbench-micro is not built")
         self.hosts.rate("100mbit")

@@ -34,9 +34,10 @@ WAYS = {
     "no-update-from-third-step-after-a-look": ("audit", ""),
     "no-update-from-a-drawn-step-after-a-look": ("audit", ""),
     "late-batches": ("audit", ""),
-    "batches-unless-read-twice": ("audit", ""),  # an audit begins with the same reads as a block
+    # Blocks and audits begin with the same reads, so this way to cheat does not tell an audit from a block.
+    "batches-unless-read-twice": ("audit", ""),
     "last-element": ("audit", "not updated"),
-    "honest-copy": ("audit", ""),  # the reported losses do not belong to the reported parameters
+    "honest-copy": ("audit", ""),  # reports the tensors of an honest copy, but its own losses
     "when-asked": ("audit", UPDATED),
     "rounded-gradients": ("audit", ROUNDED),
     "rounded-own-gradients": ("audit", ROUNDED),
@@ -57,11 +58,13 @@ class Audit(unittest.TestCase):
     def test_every_strategy_that_cheats_in_timed_steps_fails_a_check_and_gets_no_step_time(self):
         for way, (check, words) in WAYS.items():
             with self.subTest(way):
-                # These ways cheat only some steps after a read. More blocks leave time for audits with that many steps.
+                # Ways that cheat only in some steps are found by audits of several steps; 100 blocks leave time for
+                # such audits.
                 code, case = self.measure(way, samples=100 if way.startswith("every-fourth") or "drawn" in way else 4)
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
-                # On a busy machine, the steps of the checks are too slow to show the mistake.
+                # when-fast cheats only in steps that follow one another quickly. On a busy machine the checks' steps
+                # may be too slow.
                 if way == "when-fast" and check not in failed:
                     check, words = "audit", APART
                 self.assertIn(check, failed)
@@ -78,13 +81,13 @@ class Audit(unittest.TestCase):
         self.assertRegex(failed["audit"]["detail"], r"optimizer .*\b\d+ steps .*\b\d+ steps\b")
 
     def test_a_launch_of_three_long_blocks_is_audited_at_least_twice(self):
-        """Blocks of 600 steps leave time for an audit before the last one."""
+        """Blocks of 600 steps leave time for an audit before the last block; another audit follows the last block."""
         _, case = self.measure("honest", samples=3, steps=600)
         (audit,) = [row for row in case["checks"] if row["name"] == "audit"]
         self.assertGreaterEqual(int(re.search(r"(\d+) times", audit["compared"]).group(1)), 2, audit)
 
     def test_check_layouts_reduces_a_wrong_layout_to_two_ranks_and_prints_a_command_that_repeats_it(self):
-        # One of the two layouts that this seed draws cheats when its tensors are not read.
+        # For one of its two layouts, this seed draws a way to cheat in steps after which the tensors are not read.
         drawn = ("check", "--plugin", PLUGIN, "--strategy", "cheating", "--layouts", "2", "--seed", "268")
         done = subprocess.run([DPBENCH, *drawn], capture_output=True, text=True, timeout=240)
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -112,7 +115,7 @@ class Audit(unittest.TestCase):
         self.assertIn(case["status"], ("wrong", "unmeasured"), case)
         self.assertRegex(case["reason"], r"\baudit failed\b")
 
-    def test_with_audit_off_a_mistake_of_late_steps_is_not_found(self):
+    def test_with_audit_off_a_mistake_that_begins_after_100_steps_is_not_found(self):
         # This mistake is the same on all ranks. Parameters that differ between ranks are found even without an audit.
         code, case = self.measure("no-late-update", "--audit", "off")
         self.assertEqual((code, case["status"]), (0, "ok"), case)

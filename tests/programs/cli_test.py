@@ -315,7 +315,7 @@ class Cli(Runs):
             if message:
                 self.assertRegex(message[0], rf"^ceiling {cores}\.00x: {cores + 1} replicas .*\b{cores} cores")
 
-    def test_cpu_load_of_other_programs_is_recorded_and_stated_once(self):
+    def test_cpu_load_of_other_programs_is_recorded_per_launch_and_stated_once_per_run(self):
         other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)

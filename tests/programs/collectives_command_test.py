@@ -1,5 +1,5 @@
-"""collectives_command_test.py DPBENCH: tests that `dpbench collectives` starts the dpbench-micro beside the worker with
-its flags, and on every rank of an outside launcher. A script stands in for dpbench-micro."""
+"""collectives_command_test.py DPBENCH: tests that `dpbench collectives` passes its flags on to the dpbench-micro in the
+worker's folder, and starts it on every rank of an outside launcher. A script stands in for dpbench-micro."""
 import os
 import pathlib
 import subprocess

@@ -51,7 +51,8 @@ class Libraries(unittest.TestCase):
         self.run_read = cases.read(self.file)
 
     def export(self, tool, code=0):
-        """Exports in a process with another home and no network that a library could reach through a proxy."""
+        """Exports in a process whose home is a folder of the test and whose HTTP proxies refuse connections, so that no
+        library uses the user's settings or the network."""
         nowhere = "http://127.0.0.1:9"
         environment = dict(os.environ, PYTHONPATH=str(PACKAGE), HOME=str(self.folder / "home"), HTTPS_PROXY=nowhere,
                            HTTP_PROXY=nowhere)

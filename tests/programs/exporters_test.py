@@ -1,4 +1,5 @@
-"""Tests python -m dpbench.export without the libraries that it writes with: what it reads, refuses and passes on."""
+"""Tests python -m dpbench.export without the libraries of the experiment trackers: which reports it accepts, which
+figures it exports, and what it passes to a stub of wandb."""
 import contextlib
 import io
 import json
@@ -19,7 +20,7 @@ from dpbench.export import cases
 
 
 class Recorder(types.ModuleType):
-    """Stands in for the library wandb: keeps what is passed to it."""
+    """Stub of the library wandb that records its calls."""
 
     def __init__(self):
         super().__init__("wandb")
@@ -47,7 +48,7 @@ class Exporters(unittest.TestCase):
         return cases.read(self.put(report))
 
     def export(self, tool, report, modules):
-        """Returns the exit code and the line on stderr."""
+        """Exports a report with `modules` in place of the trackers' libraries. Returns the exit code and stderr."""
         errors = io.StringIO()
         loaded = {name: module for name, module in sys.modules.items() if not name.startswith("dpbench.export.to_")}
         with mock.patch.dict(sys.modules, loaded | modules, clear=True), mock.patch.dict("os.environ"), \

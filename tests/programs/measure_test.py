@@ -149,7 +149,7 @@ class Memory(unittest.TestCase):
         for case in report["cases"]:
             for rank in case["launches"][0]["ranks"]:
                 found = parts[case["strategy"]] = rank["profile"]["memory"]
-                # The peak of fsdp depends on how early a gather ends.
+                # The tolerance of fsdp is larger, because its peak depends on how early a gather ends.
                 delta = 0.15 if case["strategy"] == "fsdp" else 0.03
                 self.assertAlmostEqual(sum(found.values()) / rank["step_tensor_bytes"], 1, delta=delta, msg=case["id"])
         whole = parts["cpu"]["parameters"]
@@ -263,8 +263,8 @@ class CollectiveLedger(unittest.TestCase):
                 self.assertEqual(counted, formula, case["id"])
 
     def test_plan_predicts_the_bytes_that_the_ledger_counts_on_each_axis(self):
-        # Bytes that one of two ranks sends for each byte that it passes to a collective. The other collectives of these
-        # cases are sums of a few numbers.
+        # Bytes that one of two ranks sends for each byte that it passes to a collective. Collectives that are not
+        # listed, or run on other axes, move only a few numbers in these cases and are not counted.
         sent = {"allreduce": 1, "allgather": 1, "reduce_scatter": 0.5, "send": 1}
         for strategy, planned, axis in (("ddp", "ddp", "dp"), ("zero1", "zero1", "dp"), ("zero2", "zero2", "dp"), ("fsdp", "fsdp", "dp"),
                                         ("tp", "layout", "tp"), ("cp", "layout", "cp")):
@@ -305,7 +305,7 @@ class Axes(unittest.TestCase):
             for batch, case in cases.items():
                 self.assertEqual(case["launches"][0]["ranks"][0]["rows_per_step"], batch * global_batch)
                 base = by_strategy(report, "cpu", batch=batch)
-                beside = case["launches"][0]["reference_ns"][0]  # time of a step of the baseline in the block beside this one
+                beside = case["launches"][0]["reference_ns"][0]  # the baseline's step time in the paired block
                 rows = batch * global_batch / base["launches"][0]["ranks"][0]["rows_per_step"]
                 self.assertAlmostEqual(case["derived"]["speedup"], rows * beside / case["stats"]["step_time_ns"]["median"])
 
@@ -431,7 +431,7 @@ class Samples(unittest.TestCase):
 
 
 class Rewarming(unittest.TestCase):
-    def test_one_untimed_step_precedes_each_timed_block_if_steps_take_8_ms_and_two_with_the_flag_steps(self):
+    def test_one_untimed_step_precedes_each_block_of_8_ms_steps_and_two_precede_each_block_with_the_flag_steps(self):
         flags = ("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off", "--audit", "off",
                  "--launches", "1", "--samples", "3", "--warmup", "2", "--param", "spun.spin_us=8000")
         for more, before in (((), 1), (("--steps", "4"), 2)):
@@ -469,8 +469,8 @@ class Busy(unittest.TestCase):
         cores = sorted(os.sched_getaffinity(0))[:2]
         if len(cores) < 2 or not os.path.exists("/proc/self/schedstat"):
             self.skipTest("needs two cores, and a kernel that tells how long threads wait for a core")
-        # The shell loop keeps one of the two cores busy. With spun.rival=on, a process of the plug-in takes the core of
-        # the profiled steps.
+        # The shell loop keeps one of the two cores busy. With spun.rival=on, the plug-in pins the first profiled steps
+        # to one core and starts a process that spins on the same core.
         loop = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"], preexec_fn=lambda: os.sched_setaffinity(0, cores[1:]))
         try:
             for keep, profiles in (("", 2), ("1", 1)):

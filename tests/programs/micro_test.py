@@ -19,7 +19,8 @@ SHARES = {"allreduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n
           "broadcast": lambda n: 1}
 ALL = ("allreduce", "reduce", "reduce_scatter", "allgather", "broadcast", "gather", "scatter", "alltoall", "sendrecv",
        "barrier")
-# A command prefix that gives a command a host name of its own, or None; and a program that sets it.
+# OWN_HOST_NAME: command prefix that runs a command in a namespace with a host name of its own; None if the system
+# forbids it. RENAMED: program that sets this host name to its first argument and executes the other arguments.
 OWN_HOST_NAME = next((words for words in (["unshare", "--user", "--map-root-user", "--uts"], ["unshare", "--uts"])
                       if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0), None)
 RENAMED = "import os, socket, sys; socket.sethostname(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
@@ -112,7 +113,7 @@ class Micro(unittest.TestCase):
         narrow = self.micro("--backend", "wrong-sums", *words, "reduce", code=77, LD_PRELOAD=PLUGIN, COLUMNS="80").stdout
         self.assertLessEqual(max(map(len, narrow.splitlines())), 80, narrow)
 
-    def test_dpbench_micro_pairs_prints_bandwidth_and_latency_between_each_two_ranks_and_their_hosts(self):
+    def test_dpbench_micro_pairs_prints_the_host_of_each_rank_and_bandwidth_and_latency_of_each_pair_of_ranks(self):
         words = ("--pairs", "--world", "3", "--backend", "shm", "--max-bytes", "64KiB")
         table, host = self.micro(*words).stdout, re.escape(socket.gethostname())
         for figure in (r"bandwidth \(GB/s\)", r"bandwidth \(%", r"latency \(us\)"):
@@ -127,7 +128,8 @@ class Micro(unittest.TestCase):
             self.assertAlmostEqual(entry["bandwidth_gb_s"], entry["bytes"] / entry["real_time"] * 1e-3, places=6)
 
     def launched(self, each, *words, prefix=lambda rank: ()):
-        """Runs `dpbench collectives` as a launcher does on two hosts with `each` ranks. Returns rank 0's output."""
+        """Starts the ranks of `dpbench collectives` as a launcher on two hosts with `each` ranks per host would.
+        Returns rank 0's output."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -162,7 +164,7 @@ class Micro(unittest.TestCase):
         self.assertEqual([[cell != "-" for cell in cells] for cells in of_copy],
                          [[a != b and a // 2 == b // 2 for b in range(4)] for a in range(4)], "only on one host")
 
-    def test_collectives_of_ranks_on_two_hosts_are_printed_beside_the_rate_of_the_slowest_link(self):
+    def test_the_bandwidth_of_collectives_on_two_hosts_is_printed_as_a_share_of_the_rate_of_the_slowest_link(self):
         words = ("--collective", "allreduce,broadcast", "--backend", "gloo", "--min-bytes", "1MiB", "--max-bytes",
                  "1MiB")
         entries = json.loads(self.launched(1, *words, "-o", "json"))["benchmarks"]

@@ -50,7 +50,7 @@ class PlanCommand(unittest.TestCase):
         self.assertIn("--rate 400TF,", svg)
         self.assertEqual({circle.getAttribute("fill") for circle in circles}, {"white"})
 
-    def test_plan_wraps_all_output_but_commands_at_80_columns(self):
+    def test_plan_wraps_its_table_but_not_commands_or_markdown_at_80_columns(self):
         whole = self.plan(*USUAL, "--memory", "80GB").stdout
         folded = self.plan(*USUAL, "--memory", "80GB", columns="80").stdout
         lines = [line for line in folded.splitlines() if " --workload gpt " not in line]

@@ -129,11 +129,11 @@ class ReportCommand(unittest.TestCase):
         self.put("micro.json", sample_runs.collectives())
         self.assertIn("micro.json", self.dpbench("--html", "micro.json", "--collectives", "micro.json", code=2).stderr)
 
-    def test_report_without_python_gives_one_error_line_naming_dpbench_python(self):
+    def test_report_without_python_gives_one_error_line_naming_the_variable_dpbench_python_or_python3(self):
         self.assertIn("DPBENCH_PYTHON", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="/absent/python").stderr)
         self.assertIn("python3", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="", PATH="/absent").stderr)
 
-    def test_report_names_dpbench_python_in_one_error_line_if_that_interpreter_lacks_matplotlib(self):
+    def test_report_names_the_variable_dpbench_python_in_one_error_line_if_its_interpreter_lacks_matplotlib(self):
         # The flag -S hides site-packages, and so matplotlib.
         bare = self.put("bare", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
         os.chmod(bare, 0o755)
@@ -164,7 +164,7 @@ class ReportCommand(unittest.TestCase):
                                             PATH=f"{venv}/bin:{os.environ['PATH']}")
         self.assertRegex(message, "^dpbench: .*matplotlib")
 
-    def test_the_error_for_an_unwritable_cache_names_xdg_cache_home(self):
+    def test_the_error_for_an_unwritable_cache_folder_names_the_variable_xdg_cache_home(self):
         self.assertIn("XDG_CACHE_HOME", self.error_installing_matplotlib(XDG_CACHE_HOME="/proc/none"))
 
 

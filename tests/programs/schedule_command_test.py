@@ -12,8 +12,9 @@ import xml.dom.minidom
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 NAMES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv", "dualpipe")
-# A step of 1f1b as it ran: rank, action, begin and end in ms. A forward pass (F) takes 10 on stage 0 and 20 on stage 1,
-# a backward pass (B) 30 and 40. An activation arrives 5 after its send, a gradient 6 after its send.
+# A recorded step of 1f1b: rank, action, begin and end in ms. The action 0SEND_F1 sends the output of stage 0 for
+# micro-batch 1. A forward pass (F) takes 10 ms on stage 0 and 20 ms on stage 1, a backward pass (B) 30 and 40 ms. An
+# activation arrives 5 ms after its send begins, a gradient after 6 ms.
 RAN = ((0, "0F0", 100, 110), (0, "0SEND_F0", 110, 111), (0, "0F1", 112, 122), (0, "0SEND_F1", 122, 123),
        (0, "0RECV_B0", 123, 182), (0, "0B0", 182, 212), (0, "0RECV_B1", 212, 244), (0, "0B1", 244, 274),
        (1, "1RECV_F0", 90, 115), (1, "1F0", 115, 135), (1, "1RECV_F1", 135, 178), (1, "1B0", 136, 176),
@@ -53,7 +54,7 @@ class ScheduleCommand(unittest.TestCase):
             found = re.search(r"= (\S+), simulated (\S+)", text)
             self.assertEqual(found[1], found[2], text)
 
-    def test_every_rank_is_busy_equally_long_in_every_schedule_of_the_same_costs(self):
+    def test_all_ranks_of_all_schedules_are_busy_equally_long_if_the_costs_are_equal(self):
         for name in NAMES:
             document = self.document(name, "--costs", "f=2,b=2,w=2")
             self.assertEqual({rank["busy"] for rank in document["per_rank"]}, {48}, name)
@@ -125,7 +126,8 @@ class ScheduleCommand(unittest.TestCase):
                 self.assertLessEqual(max(map(len, text.splitlines())), 80, text)
 
     def put_trace(self, name, pipelines=1, left_out=None):
-        """Writes a trace of the two steps of each pipeline. The second takes 4 ms longer, in 0B1."""
+        """Writes a trace with two steps of each pipeline. In the second step, the action 0B1 (backward pass of stage 0
+        on micro-batch 1) takes 4 ms longer. left_out: action that the trace lacks."""
         events = [{"ph": "X", "cat": "pipeline", "name": action, "pid": 1000 * (2 * pipeline + rank), "tid": 1,
                    "ts": 1000 * begin + 1e6 * step,
                    "dur": 1000 * (end - begin + (4 if step and action == "0B1" else 0)),
@@ -167,7 +169,7 @@ class ScheduleCommand(unittest.TestCase):
         self.assertEqual(re.findall(r"(?m)^([abc])\.trace\.json$", text), ["a", "a", "b"])
         self.assertRegex(text, r"\n +2 +80\.000 .*\n +3 +120\.000 ")  # ranks 2 and 3 form the second pipeline
 
-    def test_a_measured_schedule_is_refused_without_a_pipelines_whole_trace(self):
+    def test_schedule_measured_refuses_incomplete_traces_and_arguments_that_do_not_apply(self):
         self.put_trace("hand.trace.json")
         self.put_trace("broken.trace.json", left_out="1B1")
         self.put_trace("two.trace.json", pipelines=2)

@@ -161,7 +161,7 @@ class TuneOverBatches(unittest.TestCase):
         skipped = [case["params"] for case in report["cases"] if case["status"] == "skipped"]
         self.assertEqual(skipped, [{"fault": "oom-above-20"}])
 
-    def test_tune_refuses_to_start_from_a_default_batch_without_a_sample_for_each_rank(self):
+    def test_tune_refuses_a_first_batch_smaller_than_the_world_or_larger_than_the_data_set(self):
         for words, why in ((("--workload", "strong-toy", "--batch", "1"), "strong-toy"),
                            (("--batch", "100000,8", "--filter", "strong-toy"), "100000")):
             with self.subTest(words):

@@ -40,7 +40,7 @@ class Stops(Plain):
 
 
 class Counter(threading.Thread):
-    """Counts every 10 ms until stop() returns the count."""
+    """Thread that increments its count every 10 ms. stop() ends the thread and returns the count."""
 
     def __init__(self):
         super().__init__()

@@ -1,6 +1,6 @@
-"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences, a regression, the same
-with BatchNorm1d, in float32 alone and with optimizers of its own, a regression on sequences of different lengths, and
-a model with named inputs and outputs."""
+"""Workloads in Python for strategies in C++ and Python: self-attention over random sequences; a regression, with
+variants that use BatchNorm1d, refuse float64 or choose an optimizer of torch.optim; a regression on sequences of
+different lengths; and a model with named inputs and outputs."""
 import functools
 
 import torch

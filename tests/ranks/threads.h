@@ -14,10 +14,10 @@ struct ThreadsRequest {
   std::map<std::string, std::string> params = {};
   uint64_t seed = 1;
   bool long_form = false;
-  double unwatched_s = 1;  // time limit for computing the oracle's results of the scenario `unwatched`
+  double unwatched_s = 1;  // time limit of the oracle for the scenario `unwatched`
   std::string filter = {};
   std::string backend = "threads";
-  Wrap wrap = {};  // if set, wraps each rank's communication backends, e.g. in a faulty one
+  Wrap wrap = {};  // if set, replaces each rank's backends, e.g. by wrappers with a fault
   std::chrono::milliseconds timeout{30000};
   std::string mesh = {};  // mesh of the ranks, e.g. "dp=2,tp=2"; empty: all ranks on the axis dp
   int64_t recompute = 0;  // --recompute K: keep only the input of every K blocks; 0: keep everything

@@ -1,4 +1,5 @@
-"""Tests that every strategy is audited wherever it is timed: `--audit off` occurs outside tests and pages only in the files named here."""
+"""Tests that timed runs of strategies are audited: outside of tests and documents, `--audit off` occurs only in the
+files of WITHOUT_AUDIT."""
 import pathlib
 import re
 import unittest
@@ -7,7 +8,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = (".ci", "harness", "results", "scripts", "strategies", "workloads")
 PAGES = {".md", ".json", ".html"}
 OFF = re.compile(r"--audit[^a-z]+off\b")
-# {file: why it leaves out audits}. The reason also stands beside the flag.
+# {file: why it leaves out audits}
 WITHOUT_AUDIT = {
     "scripts/gpu/parts.py": "the oracle, on the CPU, takes minutes for a step of the large gpt",
     "scripts/studies/sequence-lengths": "the oracle takes minutes for a step with thousands of tokens",

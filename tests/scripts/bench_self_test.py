@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/bench-self"
-LINE = "^command to table"  # measures one call of dpbench
+LINE = "^command to table"  # pattern for --only: selects a figure measured with one call of dpbench
 NOTE = '#!/bin/sh\necho "${0##*/} $*" >>"%s/calls"\n'
 BUILD = NOTE + 'cd "%s" && mkdir -p "$2/bin" && cp program "$2/bin/dpbench" && exit %d\n'
 

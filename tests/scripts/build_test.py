@@ -219,7 +219,7 @@ class BuildTimes(unittest.TestCase):
             self.assertEqual((preset, folder, target, cache), ("release", builds[0][2], "all", "cache=1"))
         self.assertFalse(os.path.exists(os.path.dirname(builds[0][2])), "the temporary folder was not removed")
 
-    def test_build_times_makes_no_clean_build_without_a_test_file_and_names_an_absent_file(self):
+    def test_build_times_makes_a_clean_build_only_for_files_of_tests_and_names_an_absent_file(self):
         done, calls = self.run_it("harness/a.cpp")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([call for call in calls if call.startswith("build ")], [])

@@ -15,7 +15,8 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INSTALLATION = pathlib.Path(sys.argv.pop(1)).resolve()
 EXAMPLE = ROOT / "tests/plugin_example"
-# Actions that only GitHub's runner has. Files that a cache would keep stay where they are between two runs.
+# Actions that exist only on GitHub's runner, so this test skips them. The cache actions are not needed: files stay in
+# place between two runs.
 LEFT_OUT = {"actions/checkout@v4", "actions/upload-artifact@v4", "actions/cache/restore@v4", "actions/cache/save@v4"}
 ACTION = "OWNER/dpbench/scripts/ci/plugin@main"
 
@@ -40,7 +41,7 @@ class GithubJob:
         shutil.rmtree(self.temp)
 
     def disown(self):
-        """In a container on GitHub, another user owns the checkout."""
+        """Gives the checkout to another user, as in a container on GitHub. Does nothing without root."""
         if os.geteuid() == 0:
             os.chown(self.folder, 12345, -1)
 
@@ -164,7 +165,8 @@ class Repository:
         self.here = self.root / "checkout"
         self.environment = {name: text for name, text in os.environ.items()
                             if name not in ("DPBENCH", "DPBENCH_TORCH", "PYTHONPATH", "CMAKE_PREFIX_PATH")}
-        # Steps of ten milliseconds of sleep have the same time on a busy machine, so its cases need not be discarded.
+        # Keep cases that are disturbed by other programs: a step is mostly sleep, so it takes the same time on a busy
+        # machine.
         self.environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "DPBENCH_KEEP_DISTURBED": "1"}
         self.git(self.root, "init", "-q", "--bare", "-b", "main", "origin")
         self.git(self.root, "clone", "-q", "origin", "checkout")
@@ -194,7 +196,8 @@ class Repository:
         self.git(self.here, "push", "-q", "-f", "origin", branch)
 
     def job(self, event, code, said):
-        """Runs the workflow for an event. Expects this exit code, and the text `said` in the output or summary."""
+        """Runs the workflow for an event. Expects the exit code `code`, and the text `said` in the output or the
+        summary."""
         job = self.job_of(self.here, event, dict(self.environment))
         job.disown()
         job.start()

@@ -16,8 +16,8 @@ REPORT = {"cases": [{"id": "ddp/toy", "status": "wrong", "checks": [ROW, {**ROW,
 
 class DrawnSeed(unittest.TestCase):
     def check(self, first, repeated, *flags):
-        """Runs a check that ends with code `first`, or `repeated` if --seed is given. Returns the code, the printed text
-        and the number of runs."""
+        """Runs a check that ends with code `first`, or with `repeated` if it gets --seed 41. Returns the code, the
+        printed text and the number of runs."""
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
             program = os.path.join(folder, "dpbench")
             with open(program, "w", encoding="utf-8") as file:

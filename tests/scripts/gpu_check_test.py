@@ -133,7 +133,7 @@ class Parts(Fixture):
         state = pathlib.Path(f"/proc/{pid}/stat")
         self.assertTrue(not state.exists() or state.read_text().split()[2] == "Z")
 
-    def test_gpu_check_writes_the_catalogue_anew_and_puts_its_libraries_first_in_the_search_path(self):
+    def test_gpu_check_rewrites_catalogue_json_and_puts_dpbenchs_lib_folder_first_in_ld_library_path(self):
         self.gpu_check("--rehearse", "--part", "doctor", code=0)
         self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
         self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))

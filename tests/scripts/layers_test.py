@@ -90,7 +90,8 @@ def file_in(place):
 
 
 def upward_within_components():
-    """Yields one wrong include for each layer: of a header in the next layer, or outside any layer after the last."""
+    """Yields one wrong include for each layer of a component: of a header in the next higher layer. A file of the
+    highest layer includes a header of the component that is in no layer."""
     for component, layers in LAYERS.items():
         for lower, upper in zip(layers, (*layers[1:], "")):
             yield file_in(component + lower), file_in(component + upper)

@@ -1,4 +1,5 @@
-"""Tests the study of false alarms, scripts/studies/under-load --alarms, with a stand-in for dpbench."""
+"""Tests scripts/studies/under-load --alarms, which looks for correct cases that fail a check under load, with a
+stand-in for dpbench."""
 import os
 import pathlib
 import shutil
@@ -7,7 +8,7 @@ import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/studies/under-load"
-# The stand-in times one case per call, and gives the status of the call's number in STATUSES.
+# The stand-in times one case per call. In call n, the case gets the n-th status of the list STATUSES.
 DPBENCH = """#!/usr/bin/env python3
 import json, os, pathlib
 calls = pathlib.Path(os.environ["CALLS"])

@@ -28,7 +28,7 @@ class Backend(unittest.TestCase):
         (self.folder / "scikit_build_core/build.py").write_text(STAND_IN, encoding="utf-8")
 
     def call(self, hook, torch=""):
-        """Calls a hook as pip does, in an environment with its packages in self.folder."""
+        """Calls a hook of the build backend as pip does, in an environment that has its packages in self.folder."""
         program = f"import sysconfig\nsysconfig.get_path = {{'platlib': {str(self.folder)!r}}}.get\nimport backend\nbackend.{hook}('out', None, None)\n"
         return subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, check=False,
                               env={**os.environ, "DPBENCH_TORCH": torch, "PYTHONPATH": f"{self.folder}:{WHEEL}"})

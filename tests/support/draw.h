@@ -1,4 +1,5 @@
-// Draws the tests of a long list that the plain suite runs: a share of them, or all.
+// Draws a random share of a long list of tests, so that a usual test run is short. With DPBENCH_CASES=all, every test
+// is drawn.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -68,11 +68,11 @@ class FaultyRuns(unittest.TestCase):
 
     @staticmethod
     def late(run, fault, within, silent):
-        """Returns a message if dpbench reported the fault or ended too late, else an empty string."""
+        """Returns a message if dpbench reported the fault late or never, or ended too late; else an empty string."""
         if run.struck is None or run.reported is None:
             return f"{fault}: {'the fault never happened' if run.struck is None else 'never reported'}"
         reported, ended = run.reported - run.struck - silent, run.ended - run.struck - silent
-        if "," not in fault:  # a fault with a comma is a list: another case follows
+        if "," not in fault:  # a comma separates the faults of several cases
             TIMES[fault].append((reported, ended))
         limits = SLACK * within[0], SLACK * sum(within)
         return "" if reported <= limits[0] and ended <= limits[1] else (

@@ -100,7 +100,8 @@ def listeners_of(pids):
             except OSError:
                 pass
     found = set()
-    tables = [f"/proc/{pid}/net/{table}" for pid in pids for table in ("tcp", "tcp6", "udp", "udp6")]  # each process's own network namespace
+    # /proc/PID/net lists the sockets of the process's network namespace.
+    tables = [f"/proc/{pid}/net/{table}" for pid in pids for table in ("tcp", "tcp6", "udp", "udp6")]
     for table in tables:
         for line in read(table).decode().splitlines()[1:]:
             fields = line.split()

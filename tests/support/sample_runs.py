@@ -19,7 +19,7 @@ def report(cases, run="20261121T063057Z-a1b2c3d-2xEPYC-5f3a", status="complete",
 
 def case(strategy="ddp", workload="mnist-mlp", world=1, step_ns=1e6, launches=3, samples=5, status="ok", noise=0.02, checks=(),
          params=None, **more):
-    """Returns a case whose timed blocks are around step_ns, with figures that match approximately."""
+    """Returns a case with blocks of 10 steps of about step_ns each, and with figures that match approximately."""
     draw = random.Random(f"{strategy} {workload} {world} {params}")
     ranks = world if strategy == "ddp" else 1
     made = {"strategy": strategy, "workload": workload, "device": "cpu", "world": world, "processes": ranks,
@@ -185,7 +185,8 @@ def duel():
 
 
 def judgement(case_id, change, verdict, metric="median", unit="percent", bounded=True, failed=False):
-    """Returns a case of a comparison with the change and an interval of 2 to both sides."""
+    """Returns a judged case of a comparison. Its interval is the change ± 2 in `unit`; if `bounded` is false, it has
+    none."""
     changes = {f"{key}_{of}": None for of in ("percent", "points") for key in ("change", "ci95_low", "ci95_high")}
     changes |= {f"change_{unit}": change, f"ci95_low_{unit}": change - 2 if bounded else None,
                 f"ci95_high_{unit}": change + 2 if bounded else None}

@@ -47,7 +47,7 @@ class TwoHosts:
                            check=True)
 
     def start(self, flags, each, nonce, **variables):
-        """Starts one front (dpbench process) per rank, `each` on either host, as a launcher does. Returns the
+        """Starts one front (dpbench process) per rank, as a launcher does, with `each` ranks on each host. Returns the
         processes."""
         started = []
         for rank in range(2 * each):

@@ -21,7 +21,7 @@ struct ExpertPlan {
   // number of rows that the tokens of one sample send to the experts of a layer (0 if it depends on the sample). A row
   // has `hidden` elements.
   int64_t layers = 0, experts = 0, rows = 0, hidden = 0;
-  size_t first_layer = 0;  // number of the model's block that is the first of these layers; each is one block
+  size_t first_layer = 0;  // index of the block that is the first layer with experts; each layer is one block
 };
 
 // Exchanges tokens between ranks during one micro-batch. Every rank makes the same calls in the same order.

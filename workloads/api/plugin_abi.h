@@ -10,8 +10,9 @@
 
 namespace dpbench {
 
-// The first number is the interface version. Raise it with every change that breaks plug-ins already built.
-// Headers at the last review of this number, as hashed by tests/programs/plugin_abi_test.py: 0e30cd1750c59548
+// The number after the mark's first word is the interface version. Raise it with every change that breaks existing
+// plug-ins.
+// Headers had this hash (tests/programs/plugin_abi_test.py) at the last review of the number: 0e30cd1750c59548
 [[gnu::used]] inline const char plugin_abi[] =
     DPBENCH_ABI_MARK "30 libtorch " DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR);
 

@@ -24,7 +24,7 @@ struct SequencePlan {
   int64_t kv_heads = 0;
   // For a strategy's traffic formula: the number of layers, and the number of features of one attention head.
   int64_t layers = 0, head_size = 0;
-  size_t first_layer = 0;  // number of the model's block that is the first layer; each layer is one block
+  size_t first_layer = 0;  // index of the block that is the first layer; each layer is one block
 };
 
 // Computes attention of some queries over some keys. Tensors are [samples, heads, tokens, head size]. Keys and values
@@ -98,7 +98,8 @@ struct ModelSplit {
   }
 
  private:
-  // Counts the tokens of `pieces` from 0, in their order, and returns the pieces of those that lie in `range`.
+  // `range` counts the tokens of `pieces` from 0, in their order. Returns the tokens in `range` as pieces of the whole
+  // sequence.
   static std::vector<Piece> pieces_within(const std::vector<Piece>& pieces, const Piece& range) {
     std::vector<Piece> found;
     int64_t before = 0;

@@ -49,7 +49,7 @@ struct SplitCalls {
 
   void add(int64_t more) { elements += more, ++calls; }
 };
-using CallsOfBlocks = std::map<size_t, SplitCalls>;  // by number of the model's block; 0 for a model without blocks
+using CallsOfBlocks = std::map<size_t, SplitCalls>;  // by index of the block; 0 for a model without blocks
 
 // How a model is divided among ranks for tensor parallelism. Every rank has the whole of all parameters and buffers
 // that the plan does not name.

@@ -161,8 +161,8 @@ struct WorkloadInfo {
   // True for a probe: a test model of the conformance suite, which `run` uses only if --workload names it.
   bool probe = false;
   // True for a probe on which `dpbench check` runs the slow scenarios even without --long, unless the probe has a large
-  // parameter tensor. Such a probe is checked over every backend, except that the largest of several randomly drawn
-  // worlds uses only one backend.
+  // parameter tensor. `check` also runs the probe over every backend, as it does with workloads that are not probes. If
+  // it draws worlds at random, only one backend runs in the largest world.
   bool thorough = false;
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.

@@ -8,7 +8,7 @@
 
 namespace dpbench {
 
-// Returns the number that the whole text is; nullopt if the text is no number, or one that the type cannot hold.
+// Parses the whole text as a number. Returns nullopt if the text is not a number or the type cannot hold the number.
 // std::from_chars defines the syntax: it takes neither spaces nor a leading '+', and its decimal point is always '.'.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {

@@ -41,7 +41,7 @@ void WorkQueue::State::run() {
     jobs.pop_front();
     lock.unlock();
     job();
-    job = nullptr;  // releases the tensors that the finished job holds before a thread that waits for all jobs goes on
+    job = nullptr;  // frees the finished job's tensors before drain() returns
     lock.lock();
     --unfinished;
     changed.notify_all();

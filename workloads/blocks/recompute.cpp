@@ -70,8 +70,8 @@ class RecomputeNode : public torch::autograd::Node {
     const bool needs_x = before.requires_grad();
     const at::Tensor x = before.detach().requires_grad_(needs_x);
     if (needs_x) inputs.insert(inputs.begin(), x);
-    // Restores the values that the blocks' buffers have now, after the second run and its backward pass, which uses
-    // them.
+    // Saves the values of the blocks' buffers now and restores them at the end of this function. The second run updates
+    // the buffers, and its backward pass uses the updated values.
     const KeptBuffers buffers(blocks_);
     variable_list gradients = torch::autograd::grad({again(x)}, inputs, {slopes[0]}, /*retain_graph=*/false,
                                                     /*create_graph=*/false, /*allow_unused=*/true);

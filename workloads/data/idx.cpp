@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-// The first bytes of an IDX file for data of unsigned bytes. The last byte of this magic number counts the dimensions.
+// The magic number with which an IDX file of unsigned bytes begins, without its last byte, the number of dimensions.
 constexpr uint32_t unsigned_bytes = 0x0800;
 // Highest compression ratio of gzip's algorithm deflate, according to zlib's documentation.
 constexpr int64_t max_gzip_ratio = 1032;

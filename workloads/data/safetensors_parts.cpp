@@ -38,7 +38,8 @@ bool is_file_of_a_save(const std::string& name) {
   return std::regex_match(name, form);
 }
 
-// A rank that is killed leaves a temporary file behind. Removes the temporary ending from its name.
+// Returns the name without the ending of a temporary file, if it has this ending. Killed ranks leave temporary files
+// behind.
 std::string without_draft_mark(const std::string& name) { return name.substr(0, name.rfind(draft_mark)); }
 
 // Returns the number of elements of a tensor of these sizes; nullopt if a size is negative or the number exceeds 63

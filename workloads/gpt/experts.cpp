@@ -41,7 +41,7 @@ int64_t sum(const std::vector<int64_t>& values, const Piece& piece) {
 // sorted by sending rank, then by expert. `order` sorts them by expert, then by rank: one device with the samples of
 // all ranks would have this order.
 struct Arrived {
-  std::vector<int64_t> order;   // numbers of the rows, counted in the order of arrival, sorted by expert
+  std::vector<int64_t> order;   // indices of the rows in the order of arrival, sorted by expert
   std::vector<int64_t> counts;  // number of rows for each of this rank's experts
 };
 

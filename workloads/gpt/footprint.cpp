@@ -137,8 +137,8 @@ Activations of_layer(const Shape& shape, const Sizes& sizes, const Cut& cut) {
   Activations found{.output = sizes.stream};
   found.kept = kept_by_attention(shape, sizes, cut) + 2 * kept_by_norm(sizes) + sizes.stream + masks +
                kept_inputs(sizes, sizes.gpt2 ? 1 : 2) + (sizes.gpt2 ? 2 : 4) * inner;
-  // While an output is added to the residual stream: the outputs of attention and MLP, and a float32 copy if they are
-  // in bfloat16.
+  // Temporary bytes while the MLP's output is added to the residual stream: the outputs of attention and MLP, with
+  // dropout one more tensor of their size, and a float32 copy if they are in bfloat16.
   const double added = (sizes.dropout ? 3 : 2) * sizes.product + (sizes.narrow ? sizes.stream : 0);
   const double summed =
       sizes.gathered ? 2 * sizes.product + sizes.whole_product + (sizes.narrow ? sizes.whole_stream : 0) - sizes.stream
@@ -321,8 +321,8 @@ class Search {
   // output of the previous step, its logits exist too.
   double earlier_outputs(size_t b) const { return outputs(step_.micro_batches - (b + 1 == blocks_.size() ? 1 : 0)); }
 
-  // Takes a moment of the backward pass into account for the peak, at which block `done` and all later blocks have
-  // gradients.
+  // Takes one moment of the backward pass into account for the peak. At this moment, block `done` and all later blocks
+  // have gradients.
   void consider_gradients(size_t done, double activations, const Span& span, bool more, double workspace) {
     double now = more ? most_.parameters : gradients(done, blocks_.size());
     // In later micro-batches, new gradients exist beside the sums of earlier ones: those of a recomputed span until the

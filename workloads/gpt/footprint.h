@@ -31,8 +31,8 @@ struct Activations {
   double casts = 0;   // bfloat16 copies of float32 weights, which autocast keeps for the backward pass
   double output = 0;  // bytes of the block's output; for the head, of the logits
   // The most bytes in use at one moment of the block's forward pass (including its output) and of its backward pass
-  // (including the output's gradient). Not included: the bytes in `kept` and `casts`, and gradients of parameters. The
-  // logits count for the head.
+  // (including the output's gradient). Not included: the bytes in `kept` and `casts`, and gradients of parameters. For
+  // the head, the logits are included.
   double forward = 0, backward = 0;
 };
 

@@ -116,7 +116,8 @@ std::string Gpt::continued(const Forward& forward, int64_t tokens, uint64_t seed
 Batch Gpt::rows_at(const at::Tensor& ids, const at::Tensor& rows) const {
   const at::Tensor positions = rows.unsqueeze(1) * shape_.seq + at::arange(shape_.seq + 1);
   const at::Tensor tokens = tokens_.at(positions);
-  // clone() always copies. contiguous() does not copy a single row, so input and target would share memory.
+  // clone() always copies. contiguous() would not copy if there is only one row, and input and target would then share
+  // memory.
   at::Tensor input = tokens.narrow(1, 0, shape_.seq).clone(at::MemoryFormat::Contiguous),
              target = tokens.narrow(1, 1, shape_.seq).clone(at::MemoryFormat::Contiguous);
   if (shape_.padding) pad(rows, input, target);

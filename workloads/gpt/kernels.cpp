@@ -95,7 +95,7 @@ class Softmax : public PlainSoftmax {
 
  private:
   static bool has_efficient_kernel(const at::Tensor& q) {
-    // LibTorch's memory-efficient attention kernel requires that this number divides the head size.
+    // LibTorch's memory-efficient attention kernel requires a head size that is a multiple of `aligned`.
     constexpr int64_t aligned = 4;
     return q.is_cuda() && q.scalar_type() == at::kFloat && q.size(3) % aligned == 0;
   }

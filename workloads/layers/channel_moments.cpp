@@ -8,10 +8,10 @@ namespace {
 
 constexpr int64_t channels_at_once = 4, chunk = 256;
 
-// Returns, for each of `count` channels from number `first` on, the sum of of(value, channel) over all values of the
-// channel, added in their order. The results of of() are first computed for a chunk of values, in a loop that the
-// compiler vectorises. They are then added for several channels in turn: the additions of one channel must wait for
-// each other, those of different channels need not.
+// Returns, for each of `count` channels beginning with channel `first`, the sum of `of(value, c)` over all values of
+// the channel, added in the order of the values; c = 0 for channel `first`. The function first computes `of` for a
+// chunk of values, in a loop that the compiler vectorises. It then adds the results of several channels in turn: an
+// addition must wait for the previous addition of the same channel, but not for those of other channels.
 template <class Of>
 [[gnu::always_inline]] inline std::array<double, channels_at_once> sums_of(const Images& images, int64_t first,
                                                                            int64_t count, const Of& of) {

@@ -61,7 +61,7 @@ void AgreeingBackend::finish(const std::string& how) {
   try {
     exchange(run_ + ": " + how);
   } catch (const std::exception&) {
-    // The error is ignored: a rank cannot announce its end if the other ranks have already left.
+    // The error is ignored: this rank cannot announce that it makes no more calls if the other ranks have already left.
   }
 }
 

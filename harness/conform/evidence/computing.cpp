@@ -13,12 +13,13 @@ namespace {
 struct Marked {
   clockid_t clock;
   int64_t begin_ns;
-  int depth;  // a thread stays marked until all of its nested Computing objects are destroyed; this is their number
+  int depth;  // number of the thread's Computing objects, which may be nested; at 0 the thread is no longer marked
 };
 
 std::mutex marked_mutex;
 std::map<pthread_t, Marked> marked;
-// CPU time of threads in periods in which they were marked and that have ended; cpu_ns() adds the current periods.
+// CPU time that threads spent while marked, up to the end of their mark. cpu_ns() adds the time of threads that are
+// still marked.
 int64_t ended_ns = 0;
 
 }  // namespace

@@ -62,9 +62,10 @@ struct Evidence {
   // Bytes of KeptTensors::parameters (the rank's shards), of the model's parameters and of the outputs of all-gathers
   // in flight, at the moment when their sum was largest. They are measured at every loss and collective of a step.
   int64_t stored_parameter_bytes = 0, live_parameter_bytes = 0, live_gather_bytes = 0;
-  // The first operation or collective that took a tensor of a wrong type (see activation.h); empty if none.
+  // Description of the first operation or collective with tensors whose distribution over ranks it cannot combine (a
+  // wrong pair, see activation.h); empty if none.
   std::string wrong_type;
-  int64_t typed = 0;  // number of typed tensors that collectives took
+  int64_t typed = 0;  // number of inputs of collectives with a known distribution over ranks
   std::string error;  // message of the exception that ended the scenario early; empty if none
   // Refusal::none unless the error is a UsageError or Unavailable (the strategy does not support the scenario), or the
   // backend lacks an operation.

@@ -19,7 +19,7 @@ void write_chunks(c10d::Store& store, const std::string& key, const std::string&
 }
 
 // Reads a text that another rank wrote to the rendezvous store. Waits up to 24 hours for it, because that rank may
-// compute expected results for minutes. The front ends ranks that hang.
+// compute expected results for minutes. If a rank hangs, the front (the dpbench process) ends it.
 std::string read_chunks(c10d::Store& store, const std::string& key) {
   store.wait({key}, std::chrono::hours(24));
   const size_t chunks = std::stoul(store.get_to_str(key));

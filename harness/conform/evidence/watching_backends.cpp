@@ -179,7 +179,7 @@ void LateBackend::settle() {
   for (;;) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return queue_.empty() && !running_; });
-    const std::vector<std::future<void>> ends = std::exchange(ends_, {});  // their destructors wait
+    const std::vector<std::future<void>> ends = std::exchange(ends_, {});  // destructors wait for the threads
     lock.unlock();
     if (ends.empty()) return;
   }

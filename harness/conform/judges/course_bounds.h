@@ -15,8 +15,8 @@ class CourseBounds {
   // it; may be empty. All arguments must outlive this object.
   CourseBounds(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
 
-  // The functions with names of_.. return the largest allowed error of a strategy's value, e.g. a loss. due: the value
-  // in the float64 course.
+  // The functions of_..() return the largest allowed error of a strategy's value, e.g. of a loss. due: the correct
+  // value, from the float64 course.
   double of_loss(size_t rank, double due) const;
   double of_output(size_t rank, const at::Tensor& due) const;
   // Returns the allowed error of each element of a parameter. found: the strategy's parameter.

@@ -44,7 +44,7 @@ std::string sampled(const Trial& trial, const at::Tensor& compared, const std::s
          std::to_string(trial.scenario.sample.stride(whole->numel())) + " apart)";
 }
 
-// The functions with names in _mistake return the likely mistake of a strategy behind a wrong value.
+// Each function .._mistake() returns the strategy's likely mistake, given a wrong value.
 
 std::string loss_mistake(const Trial& trial, size_t rank, size_t step) {
   if (step == 0) return "the loss of other samples or of other parameters than the reported ones";
@@ -200,8 +200,9 @@ class Comparison {
 
   void hidden_rounding(const HiddenRounding& mistake) {
     const Votes votes = votes_of(mistake, trial_.ranks[0].steps.back().parameters, trial_, expected_);
-    // Groups of elements vote on the mistake (see Votes). Rounding may move many groups the same way, so they may vote
-    // for a mistake that was not made. The rounded courses show how many do; a strategy may have twice their majority.
+    // Groups of elements vote on the mistake (see Votes). Rounding may move many groups the same way, so a majority may
+    // vote for a mistake that was not made. The strategy may therefore have twice the majority of any course with
+    // rounding.
     double allowed = 1;
     for (const Course& course : rounded_)
       allowed =

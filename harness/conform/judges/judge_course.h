@@ -1,5 +1,5 @@
-// Compares a strategy's state after several steps, between which only the loss is read, with a course: the same steps,
-// taken by the oracle.
+// Compares a strategy's state after several steps with a course: the same steps, taken by the oracle. During the
+// strategy's steps, only the loss is read.
 #pragma once
 
 #include <string>
@@ -23,8 +23,9 @@ struct Deviation {
 
 // Compares losses, the last step's output, parameters and buffers of every rank after several steps with a course.
 // expected: the course in float64. rounded: the course in the strategy's dtypes, computed several times with different
-// roundings, which show how much rounding changes the values. If it is empty, the bounds allow only the rounding error
-// of a single pass in the scenario's dtype (in float64: of the whole course).
+// roundings, which show how much rounding changes the values. If `rounded` is empty, the bounds allow only the rounding
+// error of a single pass in the scenario's dtype. For a scenario in float64, they allow the rounding error of the whole
+// course.
 Deviation course_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
 // Compares the tensors of the optimizer's state with those of a course by name. A tensor that the strategy does not
 // report is not compared.

@@ -159,8 +159,8 @@ bool sent_narrower(const Trial& trial, const at::Tensor& found, const at::Tensor
   return false;
 }
 
-// True if a gradient is much closer to the float64 gradient than a pass in bfloat16 can be, because autocast was
-// ignored.
+// True if a gradient is much closer to the float64 gradient than a pass in bfloat16 can be. The strategy then ignored
+// autocast.
 bool computed_wider(const Trial& trial, const at::Tensor& found, const at::Tensor& exact, double rounding) {
   if (trial.scenario.dtype != at::kBFloat16 || found.numel() == 0) return false;
   return (found.to(at::kDouble) - exact).abs().max().item<double>() < rounding / 64;
@@ -331,8 +331,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.couples_samples())
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
                         "with shared BatchNorm statistics a shard cannot be replayed by itself");
-  // Gradients of the exact probe are checked on GPUs too: its loss is a sum, and its sums are exact on every device. No
-  // other model has a sum as its loss.
+  // Workloads with a sum as their loss (probe-exact, gpt-exact and its variants) are checked on GPUs too: their sums
+  // are exact on every device.
   if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())
     return rows.skipped(
         trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",

@@ -1,5 +1,6 @@
-// Checks that the collectives of each step carry exactly the bytes of the strategy's formula, in as many calls, and
-// that no operation of a step combines activations of a wrong pair of types.
+// Checks that the collectives of each step carry exactly the bytes of the strategy's formula, in as many calls. Also
+// checks that each operation of a forward pass can combine its activations, given their distribution over ranks (see
+// activation.h).
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -46,8 +47,8 @@ Amounts amounts_of(const std::vector<Traffic>& formula) {
 }
 
 // Returns bytes and calls of the collectives that a rank called, by operation. due: the amounts by the strategy's
-// traffic formula. Operations in due.summed are counted for comparison as the sum over all ranks. Calls are counted
-// only for operations with a number of calls in `due`.
+// traffic formula. Operations in due.summed are returned in `summed`, because they are compared as a sum over all
+// ranks. Calls are counted only for operations with a number of calls in `due`.
 Amounts amounts_of(const std::vector<Collective>& called, const Amounts& due) {
   Amounts amounts;
   for (const Collective& one : called) {

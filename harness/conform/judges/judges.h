@@ -55,8 +55,9 @@ struct ReductionCount {
 };
 ReductionCount count_reductions(const Trial& trial);
 
-// Compares the number and bytes of the reductions of two steps, of which `once` had one micro-batch and `accumulated`
-// has several: a strategy should reduce after the last micro-batch only, unless it declares otherwise.
+// Compares the number and bytes of the reductions of two steps: `once` with one micro-batch, and the last step of
+// `accumulated` with several. A strategy must reduce after the last micro-batch only, unless it declares
+// reduces_each_micro_batch.
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);
 // Compares two runs of the same steps. promised: true if the strategy declares that they give the same bits.
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised, Rows& rows);

@@ -30,7 +30,7 @@ bool replaces(const CheckRow& fresh, const CheckRow& known) {
 void Rows::measured(const std::string& name, const std::string& compared, double error, double bound,
                     const LazyText& where, const LazyText& likely) {
   const bool ok = error <= bound;
-  // JSON has no infinity, so the row has no error if the error is infinite.
+  // JSON cannot represent infinity or NaN, so a row with a non-finite error shows no error.
   const auto shown = std::isfinite(error) ? std::optional(error) : std::nullopt;
   add({name, ok ? CheckStatus::passed : CheckStatus::failed, compared, shown, bound, ok ? "" : where(),
        ok ? "" : likely()});

@@ -139,8 +139,8 @@ class Diagnosis {
     return sum.defined() ? sum / static_cast<double>(micros_in(trial_.scenario, update_.step)) : sum;
   }
 
-  // True if the momentum buffer was stepped once per micro-batch, with that micro-batch's gradient, and its last value
-  // was the update.
+  // True if the update follows from a momentum buffer that was updated once per micro-batch, with that micro-batch's
+  // gradient.
   bool by_micro_momentum() const {
     const int64_t micros = micros_in(trial_.scenario, update_.step);
     if (spec_.momentum == 0 || micros == 1) return false;

@@ -1,5 +1,5 @@
-// Detects a rounding to a narrow dtype that is smaller than the rounding of the parameters to their own dtype, so that
-// no single element shows it.
+// Detects that a strategy rounds a tensor to a narrow dtype, even if this changes the parameters by less than their own
+// rounding, so that no single element shows it.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace dpbench {
 
 // The parameters of a model, in groups, vote on whether they contain a known mistake. A group, e.g. a row of a matrix,
 // votes for it if its errors are correlated with the changes that the mistake causes, and against it if they are
-// anticorrelated. The errors of a correct strategy are not correlated with a mistake that it does not make, so each
-// vote is as likely for as against it, however large the errors are, e.g. if rounding decides on which side of zero an
-// activation is. Elements of a row may share an error, so a row has a single vote.
+// anticorrelated. The errors of a strategy are not correlated with a mistake that it does not make, so each group is as
+// likely to vote for that mistake as against it. This holds even for large errors, e.g. if rounding moves an activation
+// across zero. Elements of a row may share an error, so a row has a single vote.
 class Votes {
  public:
   // found: a parameter of the strategy. exact: the correct value in float64. stepwise: the correct value if the

@@ -28,7 +28,8 @@ struct Course {
   std::vector<CourseEnd> ranks;
   // The fields stepwise and hidden_roundings are filled only by a course computed in float64 for a scenario in float32
   // with SGD. stepwise: rank 0's parameters if they are rounded to their own dtype after every step, as in a strategy.
-  // hidden_roundings: the mistakes that audits look for.
+  // hidden_roundings: mistakes on which rank 0's parameters vote (see Votes). Both are empty if ranks take different
+  // optimizer steps or if gradients are communicated in a narrower dtype.
   NamedTensors stepwise = {};
   std::vector<HiddenRounding> hidden_roundings = {};
   std::string unknown;  // reason why the course cannot be computed; empty if it was computed

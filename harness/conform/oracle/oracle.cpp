@@ -197,7 +197,8 @@ at::Tensor Oracle::evaluate(const Batch& batch, const NamedTensors& parameters, 
 }
 
 std::optional<std::string> why_not_float64(const Workload& workload) {
-  // The number of the step is negative, because a Python model that refuses float64 prints no traceback in such a step.
+  // A negative step number: in such a step, an exception in a Python model prints no traceback. A model may refuse
+  // float64.
   constexpr int64_t trial = -1;
   const auto refusal = [&](at::ScalarType dtype) -> std::optional<std::string> {
     try {

@@ -1,6 +1,6 @@
-// Dense probes (small test models): several layers; a hundred tiny parameters; a parameter larger than a small bucket
-// next to an empty parameter; a parameter just above 1 MiB, a usual size of a first gradient bucket, and the size of a
-// slot of the backend shm.
+// Dense probes (small test models). One has several layers, one a hundred tiny parameters. One has an empty parameter
+// next to a parameter that is larger than a small bucket. One has a parameter just above 1 MiB, which is a usual size
+// of the first gradient bucket and the size of a slot of the backend shm.
 #include <memory>
 #include <string>
 #include <vector>
@@ -103,8 +103,8 @@ class OneLarge : public Model {
   at::Tensor first_, wide_, nothing_, last_;
 };
 
-// A model with a parameter of drawn size that is just larger than 1 MiB in float32 (a usual size of the first gradient
-// bucket, and the size of a slot of the backend shm) and than 2 MiB in float64 (the size from which shm uses a thread).
+// A model with a parameter of drawn size, which is just larger than 1 MiB in float32 and 2 MiB in float64. 1 MiB is a
+// usual size of the first gradient bucket, and the size of a slot of the backend shm. Above 2 MiB, shm uses a thread.
 // It has an odd number of columns, so that no piece of 1 MiB ends at a row boundary.
 class Wide : public Model {
  public:

@@ -1,5 +1,5 @@
-// Probes: small test models, each designed to catch one kind of bug. All are smooth functions, so a rounding error
-// cannot flip a ReLU.
+// Probes: small test models, each designed to catch one kind of bug. The probes in this folder are smooth functions, so
+// a rounding error cannot flip a ReLU.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace dpbench::probes {
 
-// The data set of all probes except the exact probe: the target is a fixed smooth function of the input, so a model can
-// learn it. Output columns beyond the target's width do not affect the loss.
+// The data set of the probes in this folder, except the exact probe: the target is a fixed smooth function of the
+// input, so a model can learn it. Output columns beyond the target's width do not affect the loss.
 class Probe : public Workload {
  public:
   using MakeModel = std::function<std::shared_ptr<Model>(uint64_t seed)>;

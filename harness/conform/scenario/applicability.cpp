@@ -59,7 +59,8 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
 }
 
 std::optional<std::string> why_not_one_sample(const Workload& workload) {
-  // The number of the step is negative, because a Python model prints no traceback in such a step.
+  // A negative step number: in such a step, an exception in a Python model prints no traceback. A model may refuse one
+  // sample.
   constexpr int64_t trial = -1;
   const at::NoGradGuard no_grad;
   const auto model = workload.model(1);

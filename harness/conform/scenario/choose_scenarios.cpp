@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t most_own_micros = 16;
 
 // Largest number of micro-batches of a heavy model, whose tensors take much memory. In the scenario `unwatched`, the
-// timed case's number of micro-batches applies instead, if it has one.
+// timed case's number of micro-batches applies instead, if CaseTraits::own_micros gives one.
 constexpr int64_t most_heavy_micros = 2;
 
 // Gives the scenario `unwatched` the timed case's micro-batches. It gets few samples until affordable_shape() chooses
@@ -36,11 +36,12 @@ std::vector<Scenario> choose_scenarios(const Bench& bench, const CaseTraits& tra
   for (auto& scenario : scenarios(bench.distribution, traits.dtype, traits.costly, bench.seed)) {
     if (scenario.huge && bench.strategy.reduced_in != at::kHalf) continue;
     if (traits.large && !scenario.sizes) continue;
-    // A case with CaseTraits::brief runs at most two steps per scenario. Mistakes in later steps are found by the
-    // workloads that run the costly scenarios, and by the scenario `unwatched`.
+    // Cases without costly scenarios, and the checks before timing (CaseTraits::brief), run at most two steps per
+    // scenario. Mistakes in later steps are found by the workloads that run the costly scenarios, and by the scenario
+    // `unwatched`.
     const bool brief = !traits.costly || (traits.brief && !traits.probe);
     if (brief && !scenario.unwatched) scenario.steps = std::min<int64_t>(scenario.steps, 2);
-    // Before timing, a scenario with micro-batches has as many per step as the timed case, but at most
+    // In the checks before timing, a scenario with micro-batches has as many per step as the timed case, but at most
     // `most_own_micros`.
     if (traits.brief && traits.own_micros > 1 && scenario.accumulate > 1)
       scenario.accumulate = std::min(traits.own_micros, most_own_micros);

@@ -18,8 +18,10 @@ struct CaseTraits {
   // The model's tensors take so much memory that the checks cannot keep many of them: at most two micro-batches and
   // few steps in all scenarios but `unwatched`, and one scenario is judged at a time.
   bool heavy = false;
-  bool costly = false;  // true: slow scenarios run too
-  bool brief = false;   // scenarios other than `unwatched` run at most two steps, unless the workload is a probe
+  // True: slow scenarios run too. False: only fast ones run and, except for `unwatched`, take at most two steps.
+  bool costly = false;
+  // True in the checks before timing: scenarios other than `unwatched` take at most two steps, except with a probe.
+  bool brief = false;
   // Samples per micro-batch of a rank and micro-batches per step of the timed case; 0: chosen by the seed.
   int64_t own_samples = 0, own_micros = 0;
 

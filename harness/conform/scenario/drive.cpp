@@ -235,7 +235,7 @@ class Driver {
   }
 
   // Runs the steps as a timed run does: reads only the loss after each step, and all other tensors after the last one.
-  // Once, at a drawn moment in the first half, the accessors are called too, as between the blocks of a timed run.
+  // After one step, drawn from the first half, the accessors are called too, as between the blocks of a timed run.
   void drive_unwatched() {
     evidence_.parameters = initial_parameters(bench_, bench_.rank, scenario_.dtype);
     evidence_.buffers = initial_buffers(bench_, bench_.rank, scenario_.dtype);
@@ -302,9 +302,9 @@ class Driver {
     evidence_.live_gather_bytes = most.gathers;
   }
 
-  // Takes the steps before the scenario's first one and then loads the initial state again, because a mistake may
-  // depend on the number of steps that a strategy object has taken. Takes no step if the optimizer has state that the
-  // strategy does not report. If load() is unavailable, makes a new object.
+  // Takes as many steps as Scenario::first and then loads the initial state again, because a mistake may depend on the
+  // number of steps that a strategy object has taken. Takes no step if the optimizer has state that the strategy does
+  // not report. If load() is unavailable, makes a new object.
   void age(std::shared_ptr<Strategy>& strategy, const Workload& workload, const Snapshot& start) {
     const OptimizerSpec optimizer = bench_.workload.optimizer();
     if (start.state.empty() && (optimizer.own || !state_slots(optimizer).empty())) return;

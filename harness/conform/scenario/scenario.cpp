@@ -26,9 +26,9 @@ std::vector<std::string> usual_checks() {
 
 std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   const int64_t micro = drawn(seed, 1, 2, 5), unwatched = drawn(seed, 3, 1, 3);
-  // Two choices are rare: for a quarter of the seeds, one scenario has 6 to 12 micro-batches instead of 2 to 5. For a
-  // third of the seeds, one scenario begins at a step between 20 and 80, and its strategy object first takes the steps
-  // before it.
+  // For a quarter of the seeds, the scenario `accumulate-working` has 6 to 12 micro-batches instead of 2 to 5. For a
+  // third of the seeds, the scenario `twenty` begins at a step between 20 and 80; its strategy object takes all earlier
+  // steps first.
   const int64_t other = drawn(seed, 13, 0, 3) == 0 ? drawn(seed, 2, 6, 12) : drawn(seed, 2, 2, 5);
   const int64_t later = drawn(seed, 14, 0, 2) == 0 ? drawn(seed, 15, 20, 80) : 0;
   // Draws the number of a replica; it is later reduced modulo the number of replicas. 840 is divisible by 1 to 8, so
@@ -229,7 +229,7 @@ Epoch epoch_of(const Scenario& scenario, const Distribution& distribution, uint6
 }
 
 // Returns the sample ids of the scenario `unwatched`: shuffled epochs with a short last batch, assigned to ranks as in
-// a timed run. The steps cover two epochs if there are enough samples, otherwise more than two.
+// a timed run. The steps cover two epochs; with a small data set, which lasts for fewer steps, they cover more.
 std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Distribution& distribution, uint64_t seed,
                                   int64_t step, int owner) {
   const Epoch epoch = epoch_of(scenario, distribution, seed);

@@ -13,8 +13,8 @@
 
 namespace dpbench {
 
-// How the samples of a step are split between replicas. few: from the second step on there are fewer samples than
-// replicas, so some replicas get none.
+// How the samples of a step are split between replicas. few: from the second step on, at least one replica gets no
+// samples.
 enum class Split { even, uneven, few };
 
 struct Scenario {
@@ -47,16 +47,16 @@ struct Scenario {
   bool smooth = false;             // if true, the workload uses softplus instead of ReLU
   // Before this step the strategy is destroyed and restored from its reported state; 0: never.
   int64_t reload_before = 0;
-  // If true, the strategy takes a step and then loads a state that it never had (see other_state.h).
+  // If true, the strategy takes a step and then loads a state that its own steps did not produce (see other_state.h).
   bool other_state = false;
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
   bool evaluates_between = false;   // if true, the model is evaluated after the first step too, not only after the last
-  // If true, only the loss is read between the steps, except once, the strategy's process groups are not wrapped, and
-  // the samples come in shuffled epochs, as in a timed run.
+  // If true, the steps run as in a timed run: only the loss is read between steps, the strategy's process groups are
+  // not wrapped, and the samples come in shuffled epochs. After one of the steps, the other tensors are read too.
   bool unwatched = false;
   bool short_batches = true;  // if true, epochs of the scenario `unwatched` end with a shorter batch
-  // Number of the scenario's first step in the training run. The strategy object first takes all steps before this one;
-  // load() then restores its state before these steps. If other_state is set, no steps are taken before.
+  // Number of the scenario's first step. The strategy object takes the steps 0 to first - 1 beforehand, and load() then
+  // restores its initial state. With other_state, these earlier steps are not taken.
   int64_t first = 0;
   Sample sample = {};  // elements of each tensor that are compared; if any are left out, the run has a single step
   int64_t samples_per_rank = 0;  // samples in a rank's micro-batch; 0: Distribution::samples_per_rank

@@ -36,7 +36,7 @@ class Trials {
     return names;
   }
 
-  // Returns the names of the parameters that one rank does not use in any micro-batch of a step.
+  // Returns the names of the parameters that the rank does not use in any micro-batch of the step.
   std::vector<std::string> unused(const Scenario& scenario, int rank, int64_t step) {
     return unused(ids_of(scenario, bench_.distribution, bench_.seed, step, rank), step);
   }
@@ -47,8 +47,8 @@ class Trials {
   NamedTensors parameters_;
 };
 
-// Returns one scenario for each different way to choose samples. Scenarios with the same samples use the same
-// parameters.
+// Returns the scenarios without those that choose the same samples as an earlier one: with the same samples, a model
+// uses the same parameters.
 std::vector<Scenario> with_distinct_samples(const Distribution& distribution, uint64_t seed) {
   std::vector<Scenario> chosen;
   std::set<std::tuple<Split, int64_t, bool, bool, bool>> seen;

@@ -34,7 +34,7 @@ constexpr LayoutParam layout_params[] = {
     {"sequence", "on", [](Layout& layout, const std::string&) { layout.sequence = true; }},
     {"reshard", "off", [](Layout& layout, const std::string&) { layout.reshard = false; }},
     {"gather", "bf16", [](Layout& layout, const std::string&) { layout.narrow = true; }},
-    {"sync", "each", [](Layout&, const std::string&) {}},  // read by layout_of()
+    {"sync", "each", [](Layout&, const std::string&) {}},  // layout_of() reads sync from the case
     {"schedule", "interleaved",
      [](Layout& layout, const std::string& value) { layout.schedule = pipeline::find_family(value); }},
     {"stages", nullptr, [](Layout& layout, const std::string& value) { layout.stages = std::atoi(value.c_str()); }},

@@ -25,9 +25,9 @@ std::vector<Prediction> front_of(std::vector<Prediction> all) {
   return front;
 }
 
-// Returns how much slower than the best layout the fastest layout accepted by `allowed` is, such as "takes 1.20 times
-// as long". Returns "does not fit" if accepted layouts exist but none fits into memory, "does not exist" if there are
-// none.
+// Returns the step time of the fastest layout that `allowed` accepts, relative to that of the best layout, such as
+// "takes 1.20 times as long". Returns "does not fit" if `allowed` accepts only layouts that do not fit into memory, and
+// "does not exist" if it accepts none.
 template <class Allowed>
 std::string ratio_text(const LayoutPlan& plan, const Prediction& best, const Allowed& allowed) {
   for (const Prediction& one : plan.fitting)

@@ -31,7 +31,8 @@ struct Time {
   double computing_s = 0, optimizer_s = 0;
   // Time of collectives by mesh axis. tensor_s: axis tp. context_s: axis cp. data_s: axes dp and shard.
   double tensor_s = 0, context_s = 0, data_s = 0;
-  // Idle time of a pipeline's rank, its messages, and the exchange of a tied embedding's gradients.
+  // Time for which a pipeline's rank is idle or waits for messages from other stages, and the time to exchange a tied
+  // embedding's gradients.
   double bubble_s = 0;
   double step_s() const { return computing_s + optimizer_s + tensor_s + context_s + data_s + bubble_s; }
 };

@@ -115,8 +115,8 @@ class BlockTimes {
     return (ranks - 1) * lanes.exposed();
   }
 
-  // Returns the bytes of a block's parameters that stay gathered between its forward and its backward pass: the last
-  // unit's, and those of a tied embedding.
+  // Returns the bytes of a block's parameters that stay gathered between its forward and its backward pass. Only the
+  // head's parameters do; if the embedding is tied, they belong to the embedding's block.
   double kept_bytes(gpt::Part part) const {
     gpt::Shape untied = shape_;
     untied.tied = false;
@@ -231,7 +231,7 @@ class Timing {
     const std::vector<Unit> units = blocks_.units_of(blocks);
     Stage stage;
     for (const Unit& unit : units) stage.forward += unit.forward, stage.backward += unit.backward;
-    // The strategy pp without reshard keeps parameters gathered for the whole step.
+    // On a mesh with the axis pp, the option reshard=off keeps parameters gathered for the whole step.
     const bool kept = layout_.schedule && !layout_.reshard;
     const bool each_pass = layout_.sharding == Sharding::parameters && !kept;
     const bool reduces = layout_.overlapped, each = reduces && layout_.reduces_each();
@@ -274,7 +274,7 @@ class Timing {
     return costs;
   }
 
-  // Returns the parts of a pipelined step. The rank that is busy longest determines them; the other ranks wait for it.
+  // Returns the times of the parts of a pipelined step, for the rank that is busy longest.
   Time pipelined(const std::vector<Stage>& stages) {
     const pipeline::Schedule schedule = schedule_of(layout_);
     const double alone_s = simulate(schedule, costs_of(stages, schedule)).makespan;
@@ -287,8 +287,8 @@ class Timing {
       parameters[rank] += stages[i].parameters;
       last[rank] += stages[i].last_data;
     }
-    // Ranks share cores, and a waiting rank leaves its cores to the others. So a step takes at least the mean busy time
-    // of the ranks.
+    // If ranks share cores, a waiting rank leaves its cores to the others. A step then takes at least the mean busy
+    // time of the ranks.
     double shared_s = 0;
     for (const Spent& one : by_rank) shared_s += one.all() / static_cast<double>(by_rank.size());
     const double makespan = std::max(alone_s, shared_s);

@@ -41,7 +41,7 @@ std::optional<Measured> measured(const CaseRecord& record, Device device, Dtype 
                .rows = static_cast<double>(spec.batch) / static_cast<double>(spec.accumulate),
                .micro_batches = static_cast<double>(spec.accumulate)};
   if (one.shape.experts > 0) return std::nullopt;
-  // Median time of a step; the profile's phases give the shares of passes and optimizer.
+  // Divide the median step time between passes and optimizer as the profiled phases were divided.
   const double step_s = record.step_time_ns->median * 1e-9;
   one.passes_s = step_s * (forward + backward) / all;
   one.optimizer_s = step_s * optimizer / all;

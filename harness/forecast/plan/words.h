@@ -12,7 +12,8 @@ std::string gigabytes(double bytes);  // formats bytes as a number of gigabytes 
 // Returns the parts of a step as percentages, largest first, such as "computing 71 %, sums over tp 12 %". Leaves out
 // parts below 1 %.
 std::string parts_text(const Time& time);
-// Returns the parts of a rank's memory in the same form, such as "memory: activations 60 %, parameters 24 %".
+// Returns the parts of a rank's memory as percentages, largest first, such as "memory: activations 60 %, parameters 24
+// %".
 std::string parts_text(const Memory& memory);
 
 }  // namespace dpbench::forecast

@@ -183,8 +183,8 @@ Interval95 band_of(const std::vector<Fit>& fits, double middle, Get get) {
   return Band{std::min(middle, quantile(values, 0.025)), std::max(middle, quantile(values, 0.975))};
 }
 
-// Returns the algorithm for which latency and bandwidth are fitted. They hold for no other algorithm, so a prediction
-// with them cannot choose the fastest as one for a given network does.
+// Returns the allreduce algorithm for which latency and bandwidth are fitted. The fitted values hold only for this
+// algorithm, so predictions from them use it too instead of the fastest one.
 Algorithm fitted_algorithm(const ProjectionRequest& asked) {
   return asked.algorithm == Algorithm::tree ? Algorithm::tree : Algorithm::ring;
 }

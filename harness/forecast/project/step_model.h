@@ -31,9 +31,9 @@ struct StepShape {
   double computing(int world) const;
   // Returns the factor by which copying slows down in this world, because devices that share cores copy in turn.
   double copying(int world) const;
-  // Returns the share of a collective in the backward pass that computing may overlap in this world. `dpbench plan`
-  // prefers the share measured on GPUs, because its speed and links know nothing of overlap. Here the recorded starts
-  // and the fit to measured steps already contain what was hidden, and a measured share would count it twice.
+  // Returns the share of a collective in the backward pass that computing may overlap in this world: 0 if the ranks use
+  // all cores, else 1. The share measured on GPUs, which `dpbench plan` uses, would subtract hidden communication
+  // twice, because the fitted step times already exclude it.
   double overlap(int world) const;
 };
 

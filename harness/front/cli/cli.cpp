@@ -31,7 +31,7 @@ std::string flag_meant(const CLI::App& app, const std::string& word) {
 }
 
 // Throws UsageError for mistyped flags and unexpected arguments. `command` is the command's name and a space; it is
-// empty for the command that may be left out (run).
+// empty for `run`, because users may leave out its name.
 void refuse_extras(const CLI::App& app, const std::string& command) {
   const auto extras = app.remaining();
   if (extras.empty()) return;

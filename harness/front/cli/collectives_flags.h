@@ -49,7 +49,7 @@ struct CollectivesOptions {
   std::vector<ElementName> dtypes{ElementName::f32};
   std::vector<ReductionName> ops{ReductionName::sum};
   bool in_place = false;      // true: reduce_scatter and allgather are measured in place too
-  bool pairs = false;         // true: only sends between each two ranks are measured
+  bool pairs = false;         // true: only sends between each pair of ranks are measured
   std::vector<int> worlds{};  // world sizes; empty: 2, or the number of ranks that an outside launcher started
   std::vector<std::string> backends{};  // backends to measure; empty: all that support the device
   bool cuda = false;

@@ -43,7 +43,7 @@ class TomlFile : public CLI::Config {
 
   std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
 
-  // This function sets the flags and returns no items to CLI11: CLI11's error messages would not name the line of the
+  // Sets the flags directly and returns no items to CLI11, whose error messages would not name the line of the
   // configuration file.
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     try {
@@ -67,7 +67,7 @@ class TomlFile : public CLI::Config {
     if (!flag || !flag->get_configurable())
       refuse(key.source(), "unknown key '" + one_line(name, 60) + "'" + did_you_mean(name, keys()));
     std::vector<std::string> texts = texts_of(name, value, *flag);
-    if (flag->count() > 0) return;  // the command line wins: it sets a flag that the configuration file sets too
+    if (flag->count() > 0) return;  // the command line sets this flag too, and wins
     try {
       if (takes_no_value(*flag)) texts.front() = flag->get_flag_value(name, texts.front());
       flag->add_result(texts);

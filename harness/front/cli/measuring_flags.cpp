@@ -406,9 +406,9 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
-// Sets the meshes that `check` adds unless the user gave --mesh, --cpus, --gpus or --recompute: combinations of two
-// axes on 4 ranks, with --long also of three axes on 8 ranks. Throws UsageError if --layouts, which checks random
-// layouts instead, is given with a flag that sets a part of the layout.
+// Sets how many axes the meshes have that `check` adds: two axes on 4 ranks, with --long also three axes on 8 ranks.
+// With --mesh, --cpus, --gpus or --recompute, `check` adds no meshes. Throws UsageError if --layouts, which checks
+// random layouts instead, is given with a flag that sets a part of the layout.
 void settle_layouts(CheckingOptions& o) {
   const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
   if (!placed && o.what.recompute == 0) o.what.check->products = o.long_form ? 3 : 2;
@@ -473,8 +473,8 @@ void settle_tune(const CLI::App& app, TuneOptions& o) {
     throw UsageError("tune needs something to try: --over batch, --over NAME,.. or --param NAME=V,..; " +
                      shell_command("list " + o.what.strategies.front()) + " prints them");
   o.what.reference.strategy = o.what.strategies.front();
-  // By default 40 pairs of blocks in 8 launches. `duel`, whose verdict tune uses, judges a case after 40 pairs too, and
-  // the error rates of this verdict were measured with as many pairs per launch.
+  // By default 8 launches with 5 pairs of blocks each. `tune` uses the verdict of `duel`, which judges a case after 40
+  // pairs too; the error rates of this verdict were measured with 5 pairs per launch.
   if (app.count("--launches") == 0) o.launches = 8;
   if (app.count("--samples") == 0) o.sampling.samples = DuelOptions().pairs_per_launch;
 }
@@ -493,8 +493,8 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
   require_one("--workload", o.what.workloads);
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
-  // Resolves the path of a file, for comparing it with another; returns `file` itself if that fails. An unreadable file
-  // is not an error here: the worker reports it, because it knows what the file is for.
+  // Resolves the path of a file, for comparing it with another path. Returns `file` itself if that fails: the worker
+  // reports an unreadable file with the file's purpose.
   const auto place = [](const std::string& file) {
     std::error_code failed;
     std::filesystem::path path = std::filesystem::absolute(file, failed);

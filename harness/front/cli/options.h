@@ -85,8 +85,8 @@ struct Selection {
   bool fixed_models = false;            // true: without --workload, leave out workloads with a choice of models
   bool whole_epochs = false;            // true for `train`: allow a batch larger than the data set
   bool baseline = true;
-  // Strategy of the cases against which speed-ups are measured (--reference); by default the baseline. `tune --over
-  // batch` also sets the batch of these cases; a case with another batch that cannot run is then skipped.
+  // Describes the reference cases, against which speed-ups are measured: by default the baseline, else the strategy of
+  // --reference. `tune --over batch` also sets their batch. A case with another batch is skipped if it cannot run.
   Reference reference;
   bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
@@ -134,7 +134,8 @@ struct RunOptions : MeasuringOptions {
 };
 
 struct TuneOptions : RunOptions {
-  // Names that --over gives: strategy parameters, or "batch", of which `tune` tries the usual values.
+  // Values of --over: names of strategy parameters, or "batch". `tune` chooses the values that it tries for each of
+  // these names.
   std::vector<std::string> over;
   bool find_batch = false;  // true: search for the largest batch that fits in memory, tune nothing
   std::string memory;       // value of --memory; empty: all memory of a GPU

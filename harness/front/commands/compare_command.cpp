@@ -78,7 +78,7 @@ std::string output_of(const Comparison& comparison, Form form) {
 // save memory: parsing a report may need 72 times its size.
 std::launch read_policy(const std::filesystem::path& base, const std::filesystem::path& now) {
   constexpr uintmax_t small = uintmax_t{20} << 20;
-  // For a file of unknown size, file_size() returns the largest number, so that the file counts as large.
+  // If the size of a file is unknown, file_size() returns the largest uintmax_t, so the file counts as large.
   std::error_code unknown;
   const bool both_small =
       std::filesystem::file_size(base, unknown) <= small && std::filesystem::file_size(now, unknown) <= small;

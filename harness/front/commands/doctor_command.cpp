@@ -155,8 +155,8 @@ void add_rows(std::vector<Cells>& rows, const std::string& key, const Json& valu
   for (const auto& [name, inner] : value.items()) add_rows(rows, key.empty() ? name : key + "/" + name, inner);
 }
 
-// Returns the machine description with the reasons for missing GPUs and unloadable libraries added, for the text
-// output.
+// Adds two reasons to the machine description, for the text output: why there is no GPU, and, to the CUDA and NCCL
+// versions, why the backend nccl is missing.
 Json with_reasons(Json env, const GpuSurvey& survey, const Catalogue& catalogue) {
   if (env["gpus"].empty()) env["gpus"] = "none (" + survey.why_none + ")";
   for (const char* library : {"cuda", "nccl"})

@@ -49,8 +49,8 @@ DuelBuild build_of(const Prepared& side) {
 // Creates the duel's report. Its machine description and configuration are taken from the base build.
 DuelReport new_duel_report(const Prepared& base, const Prepared& now, const DuelOptions& options) {
   DuelReport report;
-  // The order of cases and builds is random. Use another seed for each duel: with a fixed seed, an effect of this order
-  // would look like a real difference between the builds in every duel.
+  // The order of cases and builds is random, with a new seed for each duel. With a fixed seed, an effect of the order
+  // would look like a difference between the builds in every duel.
   report.order_seed = 1 + int64_t{std::random_device{}()};
   report.tool = tool_block(options.argv);
   report.env = environment(this_machine(), base.gpus.accelerators, versions_of(base.catalogue));

@@ -253,11 +253,12 @@ std::string parameters_text(const std::string& workload, const fs::path& worker,
 
 int list(const ListOptions& given) {
   ListOptions options = given;
-  // If the topic is one of PyTorch's strategies, such as py-ddp, settle_plugins() adds its plug-in file.
+  // If the topic names a strategy that wraps one of PyTorch, such as py-ddp, settle_plugins() adds the strategy's
+  // plug-in file.
   options.what.strategies = {options.topic};
   const fs::path worker = find_worker();
   settle_plugins(options.what, worker);
-  // --model MODULE:CLASS: list the model's parameters.
+  // --model MODULE:CLASS makes the class a workload, and this workload becomes the topic.
   if (!options.what.workloads.empty()) options.topic = options.what.workloads[0];
   const Catalogue all = load_catalogue(worker, options.what.plugins, options.what.python);
   const auto text = [&] {

@@ -1,5 +1,5 @@
-// Shows pipelines of a traced run (dpbench schedule --measured): bubbles and step time by formula, as simulated and as
-// measured, and a picture of the schedule as planned and as it ran.
+// Shows the pipelines of a traced run, for `dpbench schedule --measured`: bubbles and step time by formula, simulated
+// and measured; and two pictures of the schedule, as planned and as it ran.
 #pragma once
 
 #include <string>

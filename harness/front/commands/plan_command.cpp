@@ -89,7 +89,7 @@ void add_flags(CLI::App& app, PlanOptions& o) {
 }
 
 Network network_of(const PlanOptions& options, int devices) {
-  // A single device runs no collective, so the speed of its links does not matter.
+  // A single device runs no collectives, so any link speed will do.
   if (options.link.empty() && devices == 1) return {{1, 0}, {1, 0}, 0};
   if (options.link.empty())
     throw UsageError("plan needs --link, the links between " + std::to_string(devices) +

@@ -53,8 +53,8 @@ void refuse(const std::vector<std::string>& problems, const std::string& hint = 
 
 enum class Shown { runs, duel, comparison };
 
-// Reads and checks a file that `dpbench report` shall show. Throws UsageError with the file's name if the file is
-// damaged or is neither a run nor a duel nor a comparison.
+// Reads and checks a file that `dpbench report` was asked to show. Throws UsageError with the file's name if the file
+// is damaged or is neither a run nor a duel nor a comparison.
 Shown checked_file(const fs::path& file) {
   const Json document = read_document(file);
   return name_file_in_errors(file, [&] {

@@ -40,7 +40,7 @@ int run_launched(MeasuringOptions& options, const Placement& placement, const st
                      ", or with --launcher self");
   options.what.launched_by = name_of(placement.launcher);
   options.what.launched_world = placement.world;
-  // The drawn seed differs by rank, but all ranks of a launcher must plan the same cases.
+  // Replace a drawn seed by 1: each rank draws another seed, but all ranks of a launcher must plan the same cases.
   if (options.what.check && options.what.check->drawn_seed) options.what.seed = 1;
   options.what.launched_local_world = placement.local_world;
   // Estimate the number of the launcher's hosts, assuming the same number of ranks on each. Rank 0 corrects it once all

@@ -31,7 +31,7 @@ inline constexpr auto enum_names<ScheduleForm> = std::to_array<std::string_view>
 namespace {
 
 constexpr int most_ranks = 256, most_chunks = 64, most_microbatches = 4096;
-// Largest number of stages times micro-batches; examining a schedule of this size takes 10 s.
+// Limit on the product of the numbers of stages and of micro-batches. Examining a schedule of this size takes 10 s.
 constexpr int most_work = 1 << 17;
 
 struct ScheduleOptions {
@@ -171,8 +171,8 @@ void refuse_too_much_work(int64_t stages, int64_t microbatches) {
 }
 
 // Reads a schedule from the user's file. Throws UsageError if --stages is given and differs from the file's number of
-// ranks. --microbatches and --chunks, if given, set the numbers of micro-batches and of stages per rank that the
-// schedule shall have; the verifier reports actions that are missing for them.
+// ranks. --microbatches and --chunks, if given, replace the numbers of micro-batches and of stages per rank that follow
+// from the file. If the file lacks actions for these numbers, the verifier reports the missing actions as faults.
 pipeline::Schedule read_schedule(const std::string& path, const ScheduleOptions& options) {
   if (std::error_code failed; !std::filesystem::exists(path, failed)) {
     std::vector<std::string> known = names_of(pipeline::families());

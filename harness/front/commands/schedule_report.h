@@ -14,7 +14,7 @@ namespace dpbench {
 
 // A schedule with the faults that the verifier found and, if there are none, its simulated times.
 struct ExaminedSchedule {
-  // The user's schedule; if it has no fault and no transfers, the needed sends and receives are added.
+  // A built-in schedule or the user's. If it has no fault and no transfers, examine() has added the sends and receives.
   pipeline::Schedule schedule;
   std::vector<pipeline::Fault> faults = {};
   pipeline::Costs costs;  // times of computing 1/P of the model, where P is the number of ranks, as the user gave them

@@ -104,8 +104,8 @@ class TuneRun : public TimedRun {
 
   const Reference& reference() const { return prepared_.options.what.reference; }
 
-  // True for a case with default parameter values and the reference batch. The other cases of its setting (such as a
-  // workload and world) are compared with it.
+  // True for a case with default parameter values and the reference batch. All other cases with the same workload,
+  // world and so on are compared with this case.
   bool is_default(const CaseSpec& spec) const {
     return spec.params.empty() && spec.batch == reference().batch.value_or(spec.batch);
   }

@@ -29,7 +29,7 @@ struct CaseOutcome {
   int signal = 0;  // the signal that interrupted the case; 0: none
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
-  Refusal refusal = Refusal::none;     // how much of the case the strategy refused in the checks
+  Refusal refusal = Refusal::none;     // what the strategy refused to run in the checks
   std::string means{};                 // how a step combines the ranks' gradients, e.g. "batch mean"; empty: unknown
   std::vector<double> reference_ns{};  // step times of the reference case, one for each block of this case
   int disturbed_blocks = 0;            // number of timed blocks dropped: other programs or the VM's host disturbed them
@@ -45,8 +45,8 @@ class CaseWatch : public RankEvents {
   using EventHandler = std::function<void(const Json& event)>;
 
   // `answer` is the type of event with which a rank reports that it has completed the case. `ready` is true if the
-  // ranks became ready in an earlier case. Without a handler, "line" and "progress" events are protocol errors. `where`
-  // holds the text that messages show after each rank's number: its mesh coordinates and host.
+  // ranks became ready in an earlier case. If `handler` is empty, "line" and "progress" events are protocol errors.
+  // `where` holds for each rank the text that messages show after its number: its mesh coordinates and host.
   CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now,
             EventHandler handler = {}, const std::vector<std::string>& where = {});
 

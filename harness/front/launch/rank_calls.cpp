@@ -39,7 +39,7 @@ std::string describe_calls(const std::vector<CallOfRank>& calls) {
 }
 
 // Returns a description of the rank's collective with this number, such as " (allreduce of 12 Float (sum))"; empty if
-// the rank no longer remembers it.
+// the collective is no longer in the rank's call log.
 std::string describe_call(const RankState& state, int64_t number) {
   for (const RankCall& call : state.calls)
     if (call.group == 0 && call.number == number) return " (" + call.text + ")";
@@ -107,8 +107,8 @@ std::string place_of(const Rank& rank) {
   return rank.state.place.empty() ? " at step " + std::to_string(rank.state.step) : " in " + rank.state.place;
 }
 
-// Finds the first collective that the ranks called differently. Ranks may be several collectives apart, and each
-// remembers only its latest ones, so all collectives that several ranks still remember are compared, the oldest first.
+// The call logs hold only the latest collectives of each rank, and ranks may be several collectives apart. So compare
+// every collective that is in the call logs of several ranks, the oldest first.
 std::string different_calls(const std::vector<Rank>& ranks) {
   std::map<std::pair<uint64_t, int64_t>, std::vector<CallOfRank>> by_group_and_number;
   for (const Rank& rank : ranks)
@@ -126,7 +126,8 @@ std::string different_calls(const std::vector<Rank>& ranks) {
 }
 
 std::string different_calls_at_end(const std::vector<Rank>& ranks) {
-  // For each group of ranks that call collectives together: the first of its ranks and that rank's calls.
+  // Per group of ranks that call collectives together: the group's first rank and the digest of that rank's calls, with
+  // which the digests of the other ranks are compared.
   std::map<uint64_t, std::pair<int, CallDigest>> first_of_group;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
     for (const auto& [group, calls] : ranks[rank].calls) {

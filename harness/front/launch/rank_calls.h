@@ -10,7 +10,7 @@
 
 namespace dpbench {
 
-// What the front knows of a rank of a running case, from the rank's messages and heartbeat.
+// State of a rank of a running case, as known from the rank's messages and heartbeat.
 struct Rank {
   std::string label = {};  // the rank's number, mesh coordinates and host
   bool ready = false, answered = false, dead = false;

@@ -124,8 +124,9 @@ fs::path find_program(const std::vector<fs::path>& places, const std::string& wh
   throw UsageError("no dpbench-worker at " + join(tried, " or ") + what);
 }
 
-// Throws UsageError with the error line in the output `said` of a worker that ended with exit_usage. Prints the other
-// lines first: the output and traceback of the user's file. Does nothing if there is no error line.
+// `said` is the output of a worker that ended with exit_usage. Throws UsageError with the line in which the worker
+// names the error. Prints the other lines first: the output and traceback of the user's file. Does nothing if no line
+// names an error.
 void throw_usage_error(const std::string& said) {
   constexpr std::string_view speaker = "dpbench-worker: ";
   std::string error, others;

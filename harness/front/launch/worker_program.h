@@ -36,9 +36,9 @@ Catalogue query_catalogue(const std::filesystem::path& worker, const std::vector
 Json query_parameters(const std::filesystem::path& worker, const std::string& workload, const std::string& model,
                       const std::vector<std::string>& plugins, const std::string& python);
 
-// Starts the worker program and returns for each choice of parameter values why the strategy refuses it; empty: it does
-// not. choices: the texts of JSON objects, as the worker's refusals() describes them. python: value of --python. Throws
-// UsageError with the worker's output.
+// Starts the worker program and returns for each choice of parameter values the reason for which the strategy refuses
+// the choice; empty if the strategy accepts it. choices: the texts of JSON objects, as the worker's refusals()
+// describes them. python: value of --python. Throws UsageError with the worker's output.
 std::vector<std::string> query_refusals(const std::filesystem::path& worker, const std::vector<std::string>& choices,
                                         const std::vector<std::string>& plugins, const std::string& python);
 

@@ -65,8 +65,9 @@ struct WorkloadEntry {
   bool thorough = false;                 // even without --long, `check` runs the slow test scenarios on this workload
   bool digits = false;                   // the workload reads the MNIST files in the --data directory
   std::vector<std::string> models = {};  // names that --model accepts; empty: the workload has a single model
-  std::string model_sizes = {};          // names of the sizes that --model can set
-  // Groups of sizes for --model. `check --layouts` draws one size from each group. The simplest of a group comes first.
+  std::string model_sizes = {};          // names of the sizes that --model can set, such as layers
+  // Groups of alternative sizes for --model, such as "layers=1" and "layers=2", the simplest first. `check --layouts`
+  // draws one alternative from each group.
   std::vector<std::vector<std::string>> drawn_sizes = {};
   std::string check_model = {};  // model of `check`; empty: the workload's default
   // Number of samples per epoch, at scale 1, without --model and --data. 0: known only once a worker has built the

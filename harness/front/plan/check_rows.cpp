@@ -26,9 +26,9 @@ bool draws_cases(const Selection& selection, const std::vector<Place>& places) {
   return draws_worlds(selection, places) && selection.check->draws_cases;
 }
 
-// True if the backend can affect the results of a case's checks: the case has several ranks, and its workload is a real
-// one or a probe that is always checked in full. If `check` draws the worlds, false for the largest one: it takes
-// longest, so only the preferred backend runs there.
+// True if the backend can affect the results of a case's checks: the case has several ranks, and its workload is no
+// probe (model made for checks) or one with WorkloadEntry::thorough. If `check` draws the worlds, false for the largest
+// one: it takes longest, so only the preferred backend runs there.
 bool backend_matters(const Selection& selection, const std::vector<Place>& places, const Place& place,
                      const WorkloadEntry& workload) {
   if (draws_worlds(selection, places) && place.world == places.back().world) return false;

@@ -38,9 +38,9 @@ std::vector<Product> products_of(const Selection& selection, const ResolvedSelec
                                  const StrategyEntry& strategy, const WorkloadEntry& workload,
                                  const std::string& model);
 
-// Returns the backends over which `check` runs a workload in a place (device, world size and mesh): every suitable one,
-// or only the preferred one if the backend can hardly affect the results. With CheckSelection::draws_cases, the seed
-// chooses one of the suitable ones.
+// Returns the backends over which `check` runs a workload in a place (device, world size and mesh): every suitable
+// backend, or only the preferred one if the backend can hardly affect the results or the world is the largest drawn.
+// With CheckSelection::draws_cases, the seed chooses one of the suitable ones.
 std::vector<std::string> checked_backends(const Selection& selection, const Catalogue& catalogue,
                                           const ResolvedSelection& resolved, const Place& place,
                                           const StrategyEntry& strategy, const WorkloadEntry& workload);

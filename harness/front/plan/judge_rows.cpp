@@ -68,7 +68,7 @@ std::string too_few_samples(const Row& row, const Selection& selection) {
 }
 
 // Returns an error message if a training step is known to need more samples than the workload has; otherwise an empty
-// string. `train` allows that.
+// string. Always empty for `train`, which allows a batch larger than the data set.
 std::string too_many_samples(const Row& row, const Selection& selection) {
   const CaseSpec& spec = row.spec;
   const WorkloadEntry& workload = *row.workload;

@@ -77,7 +77,7 @@ std::string drawn_model(std::mt19937_64& random, const WorkloadEntry& workload, 
 }
 
 // model: sizes joined by commas, as --model takes them. choices: alternatives for one of these sizes, the simplest
-// first, e.g. "layers=1", "layers=2". Returns the model with the simplest alternative in place of the one that it has.
+// first, e.g. "layers=1", "layers=2". Returns the model with this size replaced by the simplest alternative.
 std::string with_first_choice(const std::string& model, const std::vector<std::string>& choices) {
   const std::string text = "," + model + ",";
   for (const std::string& choice : choices)

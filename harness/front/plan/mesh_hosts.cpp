@@ -16,7 +16,7 @@ bool exchanges_activations(const std::string& name) {
   return axis_has(&KnownAxis::cuts_layers, name) || axis_has(&KnownAxis::cuts_experts, name);
 }
 
-// Returns how many of the axes that exchange activations keep each of their groups on one host.
+// Counts the axes that exchange activations and whose groups of ranks do not span hosts.
 int axes_within_hosts(const MeshShape& mesh, const std::vector<int>& hosts) {
   int count = 0;
   for (size_t axis = 0; axis < mesh.size(); ++axis)

@@ -8,9 +8,9 @@
 
 namespace dpbench {
 
-// Returns a text that says for each mesh axis whether its groups of ranks stay on one host, such as "tp within a host,
-// dp between hosts". If an axis that exchanges activations within layers (tp, cp, ep) spans hosts, and moving it to the
-// end of the mesh keeps more of these axes within a host, adds a text that advises this. `hosts` holds the host index
+// The first text says for each mesh axis whether its groups of ranks stay on one host, such as "tp within a host, dp
+// between hosts". Each further text advises moving one axis to the end of the mesh: an axis that exchanges activations
+// within layers (tp, cp, ep) and spans hosts, if more such axes then stay within a host. `hosts` holds the host index
 // of each rank.
 std::vector<std::string> axes_on_hosts(const MeshShape& mesh, const std::vector<int>& hosts);
 

@@ -19,7 +19,7 @@ struct SkippedCase {
 };
 
 struct Plan {
-  std::vector<CaseSpec> cases;       // cases in table order; each workload's baselines come first
+  std::vector<CaseSpec> cases;       // cases in the order of the result table: each workload's baselines first
   std::vector<SkippedCase> skipped;  // cases that cannot run, each with the reason
   // Notes by case id, for example why `--backend auto` did not take its preferred backend.
   std::map<std::string, std::string> notes;

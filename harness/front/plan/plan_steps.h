@@ -41,8 +41,8 @@ ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue
 // Returns the row of a workload with the selection's options. Its strategy, device, world and mesh are not set yet.
 Row base_row(const Selection& selection, const WorkloadEntry& workload);
 
-// Passes every combination of the resolved selection to `emit`, in table order: each workload's baselines come first.
-// The same case may be passed twice.
+// Passes every combination of the resolved selection to `emit`, in the order of the result table: each workload's
+// baselines come first. The same case may be passed twice.
 void expand(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
             const std::function<void(Row)>& emit);
 

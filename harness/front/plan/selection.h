@@ -16,8 +16,8 @@ inline constexpr const char* auto_backend = "auto";  // backend name that stands
 struct Place {
   Device device;
   int world;
-  std::string mesh = {};  // mesh of the ranks; empty: all ranks on the axis dp
-  bool has_mesh = false;  // true: the user or `check` chose the mesh; false: all ranks are on the strategy's first axis
+  std::string mesh = {};  // axes and their sizes; empty: the ranks are on one axis
+  bool has_mesh = false;  // an empty mesh means, if true: the axis dp; if false: the strategy's first axis
 };
 
 template <class T>

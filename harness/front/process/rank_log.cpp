@@ -17,7 +17,7 @@ namespace {
 
 constexpr uintmax_t longest_log = 64u << 20;
 constexpr size_t max_tail_bytes_read = 64u << 10, max_tail_lines = 12, max_tail_length = 2000;
-// Longest line of a rank's output, in bytes; a longer line is passed on in pieces.
+// Longest unfinished line, in bytes, that new_lines() holds back. A longer one is returned in pieces.
 constexpr size_t longest_line = 64u << 10;
 
 // True for a warning or info in LibTorch's log, such as "[W1123 18:44:50.063 reducer.cpp:1502] Warning: ..".

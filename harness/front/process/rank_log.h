@@ -19,8 +19,8 @@ class RankLog {
   // is discarded instead.
   Fd open() const;
   bool flooded() const;
-  // Returns the lines written since the last call, without LibTorch's own warnings and infos. An unfinished last line
-  // is held back until the rank has ended or the line exceeds 64 KiB.
+  // Returns the lines written since the last call, without LibTorch's own warnings and infos. Holds an unfinished last
+  // line back until it is finished, exceeds 64 KiB, or the rank has ended.
   std::vector<std::string> new_lines(bool ended);
   // Returns the last lines of the log without control characters and stack traces of LibTorch.
   std::string tail() const;

@@ -6,9 +6,9 @@
 
 namespace dpbench {
 
-// Sets one thread for the planned CPU cases whose step takes less than a millisecond on one thread: handing work to
-// other threads would cost more than it gains, and on a busy machine each hand-over may wait for a core. Measures the
-// baseline's step for that. Does nothing if the user chose --threads.
+// Sets one thread for the planned CPU cases for which a step of the baseline takes less than a millisecond on one
+// thread and with one replica. Handing work to other threads would cost more than it gains, and on a busy machine each
+// hand-over may wait for a core. Does nothing if the user chose --threads.
 void choose_threads(Prepared& prepared, const Launcher::Say& say);
 
 }  // namespace dpbench

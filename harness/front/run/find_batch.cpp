@@ -128,7 +128,7 @@ BatchTrial FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, Foun
     return fit;
   };
   if (record.out_of_memory) return refuse(record.reason, BatchTrial::refused);
-  // The worker refuses a batch larger than the data set. If it refuses the first batch, the search ends.
+  // The worker refuses a batch larger than the data set. If no batch has fit before a refusal, the search ends.
   if (!ended.usage.empty() || record.status == CaseStatus::skipped)
     return refuse(record.reason, found.batch ? BatchTrial::refused : BatchTrial::stop);
   if (record.bad()) {

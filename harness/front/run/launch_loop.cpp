@@ -227,8 +227,9 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
                                    .others = outcome.others,
                                    .order = launches_of(report_)});
       finished_[which] = any_failed(record.checks);
-      // A case counts as ok after its last launch. It does so after each launch if `choose_` is set, because the choice
-      // of the next launch's cases compares the results so far.
+      // A case gets the status ok after its last launch. If `choose_` is set, it gets this status after each launch,
+      // because the choice of the next launch's cases compares the results so far. After a failed check, summarise()
+      // replaces ok by wrong.
       if (finished_[which] || choose_ || index + 1 >= options_.launches) record.status = CaseStatus::ok;
       return true;
   }

@@ -62,7 +62,7 @@ class LaunchLoop {
   int cores_;
   std::vector<CaseSpec> specs_;
   std::vector<bool> finished_;  // per case: true if it failed, failed a check or was skipped, so it is not run again
-  std::vector<bool> refused_;   // per case: true if the strategy refused it as a usage error
+  std::vector<bool> refused_;   // per case: true if a worker refused it (CaseOutcome::Kind::usage)
   std::vector<bool> printed_;   // per case: true if its result line has been printed
   std::string broken_start_;    // error that keeps the current process group from starting; empty: none
   LoopEnding ending_;

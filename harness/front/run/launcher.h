@@ -20,8 +20,8 @@ class CaseRunner {
   virtual CaseOutcome run(const CaseSpec& spec, const Json& command) = 0;
   // Ends the group of worker processes, so that the next case gets new ones. Returns an error message for each problem.
   virtual std::vector<std::string> end_group() = 0;
-  // Ends processes that stay up for all groups of a launch, such as those of PairedRunner's references. Returns an
-  // error message for each problem.
+  // Called at the end of each launch. Ends worker processes that end_group() keeps, such as those that run
+  // PairedRunner's references. Returns an error message for each problem.
   virtual std::vector<std::string> end_launch() { return {}; }
   virtual int pending_signal() = 0;
 };

@@ -58,7 +58,8 @@ Plan plan_with_data(Prepared& prepared) {
 // has raised the soft limit.
 void require_open_files(int ranks) {
   // This process opens a socket and a pidfd for each rank. A duel runs two groups of ranks at once and so needs four
-  // files per rank. A rank needs no more for its connections to other ranks. The other files are libraries and reports.
+  // files per rank. A rank, which inherits the limit, needs at most as many for its connections to the others. The
+  // other files are libraries and reports.
   constexpr rlim_t files_per_rank = 4, other_files = 64;
   const rlim_t needed = other_files + files_per_rank * static_cast<rlim_t>(ranks);
   rlimit limit{};
@@ -99,7 +100,7 @@ void plan_cases(Prepared& prepared) {
 
 void skip_contradictions(Prepared& prepared) {
   Plan& plan = prepared.plan;
-  std::map<std::string, std::string> reasons;  // why a choice of values is refused; empty: it is not
+  std::map<std::string, std::string> reasons;  // by choice of values: why it is refused; empty: accepted
   for (const CaseSpec& spec : plan.cases)
     if (!spec.params.empty()) reasons[choice_of(spec)];
   if (reasons.empty()) return;  // all cases have default values, which never contradict each other

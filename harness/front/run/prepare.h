@@ -23,13 +23,13 @@ struct Prepared {
   Plan plan{};
 };
 
-// Returns a Prepared, which has everything that is known before a worker starts, without the plan. Throws UsageError
-// for errors that can be found without the plan.
+// Returns a Prepared whose plan is empty: plan_cases() fills it. Throws UsageError for errors that can be found without
+// the plan.
 Prepared prepare(MeasuringOptions options, const std::filesystem::path& worker, World* world = nullptr);
 // Fills the plan of `prepared`. Throws UsageError or Unavailable if no case can run.
 void plan_cases(Prepared& prepared);
-// Skips the planned cases with parameter values that contradict each other, which only the worker knows. Throws
-// UsageError if these are all cases of a strategy.
+// Asks the worker which planned cases have parameter values that contradict each other, and skips these cases. Throws
+// UsageError if a strategy has no other cases.
 void skip_contradictions(Prepared& prepared);
 
 // Returns the number of cores that the run's ranks share, over all hosts (equal hosts are assumed).

@@ -25,7 +25,7 @@ class Run {
   virtual void prepare();  // finds the worker build and the machine's devices
   virtual void plan();     // makes the plan: chooses the cases to run
   bool dry() const { return options_.dry_run; }
-  Ending print_plan() const;  // prints the planned cases; with --dry-run, replaces the remaining steps
+  Ending print_plan() const;  // prints the planned cases; the last step of a --dry-run
   // Runs and saves the cases. Throws UsageError if a worker reported a usage error and no case was measured.
   void measure();
   Ending report();

@@ -51,7 +51,7 @@ const char* colour_of(const std::string& check) {
   return status == CaseStatus::failed || status == CaseStatus::wrong ? "\x1B[31m" : "";
 }
 
-// Colours one cell of a table row: the first with the text `check`, such as "ok".
+// Colours the status `check`, such as "ok", where it first fills a whole cell of the row.
 void colour_cell(std::string& row, const std::string& check) {
   if (check.empty()) return;
   for (size_t at = row.find("  " + check); at != std::string::npos; at = row.find("  " + check, at + 1)) {

@@ -33,8 +33,8 @@ std::string brief_answer(const Answer& answer, size_t most, Form form);
 
 // Formats a complete JSON document, indented by one space.
 std::string json_text(const Json& json);
-// Formats rows as CSV, Markdown or a table, as `form` says. right: true for each column that a table aligns right.
-// Returns an empty string for other output forms.
+// Formats rows in the output form `form`: CSV, Markdown or a table. right: true for each column that a table aligns
+// right. Returns an empty string for any other form.
 std::string rows_text(const std::vector<Cells>& rows, const std::vector<bool>& right, Form form);
 
 // Formats the rows of a comparison as Markdown or a table, followed by a summary line.

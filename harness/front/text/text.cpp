@@ -121,7 +121,7 @@ constexpr auto synonyms = std::to_array<Synonym>({{"float32", "f32"},
                                                   {"expertparallel", "ep"},
                                                   {"moe", "ep"}});
 
-// Returns the known names that `word` means in other tools.
+// Returns the known names for which other tools use `word`, e.g. f32 for float32.
 std::vector<std::string> meanings(const std::string& word, const std::vector<std::string>& known) {
   std::string typed = normalized(word);
   std::erase_if(typed, [](char c) { return c == '-' || c == '_'; });

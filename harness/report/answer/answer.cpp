@@ -46,8 +46,9 @@ std::optional<Estimate> time_of(const RankedCase& member) {
 }
 
 // True if `better` is preferable to `member`: faster without more memory, or with less memory without being slower.
-// Differences within the intervals do not count. any_memory: true if the group has cases that can be compared by
-// memory; a case that cannot is then preferable to no other. false: only speed counts.
+// Differences within the intervals do not count. any_memory: true if at least two cases of the group can be compared by
+// memory; `better` is then preferable only if its memory can be compared with that of `member`. false: only speed
+// counts.
 bool dominates(const RankedCase& better, const RankedCase& member, bool any_memory) {
   if (!better.speed || !member.speed) return false;
   const bool faster = above(*better.speed, *member.speed), slower = above(*member.speed, *better.speed);

@@ -7,8 +7,8 @@
 namespace dpbench {
 
 // Returns the answer of a report; call summarise(report) first. Compares only cases that were checked, have status ok
-// and compute the same step as the baseline, within groups of equal settings, world and global batch. The answer of a
-// run of `tune` is its own verdict on the candidates, and ranks no other case.
+// and compute the same step as the baseline, within groups of equal settings, world and global batch. For a run of
+// `tune`, the answer is tune's verdict on the candidates; no cases are ranked.
 Answer answer_of(const Report& report);
 
 }  // namespace dpbench

@@ -12,7 +12,7 @@ namespace dpbench {
 // the whole run. Leaves out groups that compare no cases.
 std::vector<std::string> brief_lines(const Answer& answer, size_t most);
 
-// Returns true if the answer compares the speeds of any two cases, or gives the verdict of a run of `tune`.
+// Returns true if the answer compares the speeds of at least two cases, or gives the verdict of a run of `tune`.
 bool compares_any(const Answer& answer);
 
 struct AnswerSection {

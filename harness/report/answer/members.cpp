@@ -78,8 +78,8 @@ std::optional<Estimate> launches_speed(const CaseRecord& record) {
   return around(rows / s.median, rows / *s.ci95_high, rows / *s.ci95_low);
 }
 
-// Returns a case's peak memory with an interval over launches. A GPU's allocator repeats its peak, so one launch is
-// enough; host memory needs three launches, and reports of version 1.4 or later.
+// Returns a case's peak memory with an interval over launches. The peak of a GPU's allocator hardly varies between
+// launches, so one launch is enough. Host memory needs three launches, and a report of version 1.4 or later.
 std::optional<Estimate> memory_of(const CaseRecord& record) {
   if (!record.derived.peak_memory_bytes) return std::nullopt;
   const auto peak = static_cast<double>(*record.derived.peak_memory_bytes);

@@ -220,8 +220,9 @@ void derive_speedup(CaseRecord& record, const CaseRecord& reference) {
   d.speedup_high = interval.high;
 }
 
-// Adds a notice to a case if its reference ran at another speed in the blocks beside the case than in the reference's
-// own row. At most one of the two speeds is correct, so the speed-up is doubtful.
+// Adds a notice to a case if its reference has two different step times: one from the reference blocks that alternated
+// with the case's blocks, one from the reference's own row of the table. At most one of them is correct, so the
+// speed-up is doubtful.
 void compare_reference_with_its_row(CaseRecord& record, const CaseRecord& reference) {
   constexpr double limit = 1.25;
   std::vector<double> beside;

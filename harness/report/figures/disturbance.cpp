@@ -14,8 +14,8 @@ std::string cores_text(double cores) {
   return text;
 }
 
-// Formats the smallest and the largest number of cores taken, such as "1.0 to 1.5 of 2 cores"; "1.0 of 2 cores" if both
-// are equal.
+// Formats the smallest and the largest load of other programs or the host over the cases, such as "1.0 to 1.5 of 2
+// cores"; "1.0 of 2 cores" if both are equal.
 std::string range_text(double least, double most, int cores) {
   const std::string low = cores_text(least), high = cores_text(most);
   return (low == high ? high : low + " to " + high) + (cores > 0 ? " of " + std::to_string(cores) : "") + " cores";

@@ -148,7 +148,8 @@ std::optional<std::string> disturbed_profiles(const CaseRecord& record) {
   return "no phases, no COMM: the replicas did not have their cores in the profiled steps";
 }
 
-// Returns a notice if no audit could compare the case's timed steps with the oracle.
+// Returns a notice if the check `audit` was skipped. An audit compares steps of the timed run with the oracle
+// (reference computation).
 std::optional<std::string> missing_audit(const CaseRecord& record) {
   for (const CheckRow& row : record.checks)
     if (row.name == "audit" && row.status == CheckStatus::skipped) return "not audited: " + row.detail;

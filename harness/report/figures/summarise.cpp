@@ -11,8 +11,8 @@
 namespace dpbench {
 namespace {
 
-// Returns a percentile of the times of single steps: of the slowest rank in each launch (start of the case's
-// processes), then the median over launches.
+// Returns a percentile of the times of single steps. Each launch (start of the case's processes) gives the percentile
+// of its slowest rank; the result is the median over launches.
 std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t RankRecord::* percentile) {
   std::vector<double> slowest;
   for (const LaunchRecord& launch : record.launches) {

@@ -12,7 +12,8 @@
 
 namespace dpbench {
 
-// A unit in which a rule may give an absolute limit, such as ms, and its size in the metric's base unit (1e6 for ns).
+// A unit in which a rule may give an absolute limit, and its size in the metric's base unit: 1e6 for ms if the base
+// unit is ns.
 struct LimitUnit {
   const char* name;
   double size;

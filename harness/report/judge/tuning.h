@@ -32,7 +32,7 @@ bool one_is_left(const Report& report, const std::vector<size_t>& which);
 // The candidate that is left for a setting (workload, devices, ...) at the end of the search.
 struct Tuned {
   const CaseRecord *best, *reference;
-  std::string id;  // id of `best`
+  std::string id;  // case id of `best`
   double speedup = 0, low = 0, high = 0, noise = 0;
   int pairs = 0, launches = 0;
   Verdict verdict = Verdict::unclear;

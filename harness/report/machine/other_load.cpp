@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 struct ProcessTimes {
   int parent = 0;
-  double ticks = 0;  // CPU time of a process, including children that ended and were waited for
+  double ticks = 0;  // CPU time in clock ticks, with that of children that ended and were waited for
 };
 
 // Reads a process's CPU times from /proc/PID/stat, "pid (name) state ppid ...". Fields 14 to 17 are utime to cstime;

@@ -100,7 +100,8 @@ struct Table<CaseSpec> {
       later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
 };
 
-// The fields of ProcessSettings: those that Table<CaseSpec> has for its members, and `python`, which is not in reports.
+// The fields of ProcessSettings: the fields of Table<CaseSpec> that are members of ProcessSettings, and `python`, which
+// reports do not contain.
 template <>
 struct Table<ProcessSettings> {
   static constexpr const char* name = "process_settings";
@@ -304,7 +305,8 @@ enum class CheckStatus { passed, failed, skipped };
 template <>
 inline constexpr auto enum_names<CheckStatus> = std::to_array<std::string_view>({"passed", "failed", "skipped"});
 
-// What a strategy refused to run in the checks of a case: nothing, at least one scenario, or the case's kind of model.
+// The most that a strategy refused to run in the checks of a case. none: it ran all of them. scenario: it refused at
+// least one scenario. model: it refused the case's kind of model.
 enum class Refusal { none, scenario, model };
 template <>
 inline constexpr auto enum_names<Refusal> = std::to_array<std::string_view>({"none", "scenario", "model"});

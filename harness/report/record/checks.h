@@ -9,7 +9,7 @@
 namespace dpbench {
 
 // Kind of a failed check, in order from cause to effect: within a step, wrong gradients cause wrong updates, which
-// cause wrong buffers and outputs. A failure of kind explains_all comes before the failures of all steps.
+// cause wrong buffers and outputs. A failure of kind explains_all sorts before all others, even those of earlier steps.
 enum class Effect { explains_all, cause, update, buffers, output };
 
 struct CheckMeaning {

@@ -10,8 +10,8 @@
 namespace dpbench {
 
 // Returns the path of the report that `run` means: a report file, a run directory, a results directory (its latest run,
-// by the time in the name), "latest", "latest~N" or the name of a baseline saved in `results`. Throws UsageError if
-// there is no such run.
+// by the time in the name), "latest", "latest~N", or the name of a baseline or of a run directory in `results`. Throws
+// UsageError if there is no such run.
 std::filesystem::path find_run(const std::string& run, const std::filesystem::path& results);
 
 // True if `run` is a plain name that matches no baseline, run or path: presumably the name of a baseline that is not

@@ -90,7 +90,7 @@ class StrictReader : public nlohmann::json_sax<Json> {
   // Estimates the memory of a JSON value: its own size, half of that for the spare capacity of the list that holds it,
   // and the heap block of a list, object or string.
   static size_t memory_of(const Json& value) {
-    constexpr size_t own = 3 * sizeof(Json) / 2, block = 48;  // bytes of the heap block of a list, object or string
+    constexpr size_t own = 3 * sizeof(Json) / 2, block = 48;  // block: heap block of a list, object or string
     if (value.is_string()) return own + block + value.get_ref<const std::string&>().size();
     return value.is_structured() ? own + block : own;
   }

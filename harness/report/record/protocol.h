@@ -8,8 +8,8 @@
 //                           after the last block: profiles the case and answers with the record of these blocks,
 //                           numbered from 0; retake: repeats a profile that other programs disturbed
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0,"dump":"DIR"}
-//                           checks the case with this number of seeds; whole_worlds: largest world with costly
-//                           scenarios on all workloads; dump: directory for the ranks' tensors; empty: none
+//                           checks the case with this number of seeds; whole_worlds: worlds of at most this size run
+//                           the costly scenarios on every workload; dump: directory for the ranks' tensors; empty: none
 //                         {"do":"train","case":{..},"train":{..}}
 //                           trains the case to the end, with these options
 //                         {"do":"quit"}                    ends the worker
@@ -19,6 +19,8 @@
 //                                                                                         checks: only from rank 0
 //                         {"event":"checked","case":"ID","checks":[..],"refused":"none|scenario|model"}
 //                                                                                         checks: only from rank 0
+//                           "refused" in "checked": what the strategy refused to run: nothing, at least one scenario,
+//                           or the case's kind of model
 //                           "means" in "ran": what a step does with the gradient, e.g. "batch mean"
 //                           "untimed":true in "ran": the checks failed, so nothing was timed
 //                           "group_over":true in "ran" and "checked": a check broke the process group and nothing was
@@ -126,8 +128,8 @@ struct JsonLimits {
 // beyond the limits. Throws a UsageError that begins with `what`.
 Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits = {});
 
-// A rank's heartbeat, in memory shared with the front (the dpbench process). When the ranks hang, they wait for the
-// rank with the lowest step or, if steps are equal, the lowest `beat`.
+// A rank's heartbeat, in memory shared with the front (the dpbench process). If the ranks hang, the others wait for the
+// rank with the lowest step or, among equal steps, the lowest `beat`.
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
   // Counter that changes with any progress of the rank: a collective called, or a part of its work done. While a Python

@@ -155,7 +155,7 @@ Json common_definitions() {
 
 Json run_schema() {
   Json definitions = common_definitions();
-  // The type "case" shall come first in the schema, although the types of its fields are added before it.
+  // Reserve the place of the type "case" in front of the types of its fields, which must be added before it.
   definitions["case"] = nullptr;
   schema_of<CheckRow>(range::any, definitions);
   schema_of<Summary>(range::any, definitions);

@@ -115,8 +115,8 @@ void check_launches(const Report& report, const CaseRecord& record, Problems& pr
   }
   const auto asked_for = configured_number(report, "/launches");
   if (!asked_for || !record.ok() || record.launches.empty()) return;
-  // Skip the check of the number of launches for a run of `tune`, where the configured number counts only the launches
-  // that judge the last candidates.
+  // Do not check the number of launches in a report of `dpbench tune`: the configured number leaves out the launches
+  // that search for the best candidates. It counts only the launches that judge them.
   if (configured_number(report, "/judged_from_launch")) return;
   // With max_noise_percent, a case may have more launches than configured: launches are added until its noise is low
   // enough.
@@ -139,8 +139,7 @@ void check_status(const Report& report, const CaseRecord& record, Problems& prob
   if (!record.step_time_ns) return;
   const Summary& s = *record.step_time_ns;
   if (!s.ci95_low || !s.ci95_high) return;
-  // The median may lie outside an interval that covers the variation between launches, because this is the interval of
-  // the launches' geometric mean.
+  // An interval over launches may exclude the median, because it is the interval of the geometric mean of the launches.
   const bool holds = *s.ci95_low <= s.median && s.median <= *s.ci95_high;
   problems.require(*s.ci95_low <= *s.ci95_high && (s.interval == IntervalOver::launches || holds),
                    "stats.step_time_ns: the interval does not contain the median");

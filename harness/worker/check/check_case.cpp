@@ -35,7 +35,7 @@ class Failures {
   }
 
   std::string exception, peer_mismatch, not_finite;
-  // What the strategy has refused to run so far: nothing, at least one scenario, or any model of the case's kind.
+  // What the strategy has refused to run so far: nothing, at least one scenario, or the case's kind of model.
   Refusal refusal = Refusal::none;
   // Position of the first non-finite value in the order of scenarios (test runs of the strategy), their steps, and the
   // kinds of value (loss, gradient, parameter). The positions on different ranks are comparable, because all ranks run

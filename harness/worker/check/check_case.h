@@ -15,21 +15,23 @@ struct SuiteOptions {
   std::string filter = {};                  // regular expression on check names; empty: run all checks
   std::vector<std::string> scenarios = {};  // names of the scenarios to run; empty: all that the case has
   int seeds = 1;
-  // Largest world that runs costly scenarios (slow test runs of the strategy) on all workloads; larger worlds run them
-  // only on workloads marked as thorough (WorkloadInfo::thorough).
+  // Worlds of at most this size run costly scenarios (slow test runs of the strategy) on every workload. Larger worlds
+  // run them only on workloads marked as thorough (WorkloadInfo::thorough).
   int whole_worlds = 0;
-  bool brief = false;      // true: all scenarios but `unwatched` run at most two steps, unless the workload is a probe
-  double unwatched_s = 1;  // time limit of the oracle for the scenario `unwatched`, which runs as many steps as fit
-  std::string dump = {};   // directory for files of each rank's tensors; empty: no files
+  // True: all scenarios but `unwatched` run at most two steps, unless the workload is a probe (small test model).
+  bool brief = false;
+  // Time limit for computing the expected results of the scenario `unwatched`, which runs as many steps as fit into it.
+  double unwatched_s = 1;
+  std::string dump = {};  // directory for files of each rank's tensors; empty: no files
   // A function called before each scenario, with its number from 1 and the number of scenarios; may be empty.
   std::function<void(size_t number, size_t of)> begins = {};
 };
 
 // Returns the names of the scenarios to run before timing. `even` and `uneven` run in float64, `working` and
 // `uneven-working` in the timed dtype; the uneven ones have different numbers of samples on the ranks. `unwatched`
-// reads tensors only after its last step. A case with micro-batches or clipping also runs the scenarios with
-// micro-batches or clipping. All scenarios use batches like the timed ones, so an exception of the timed steps usually
-// occurs in them already.
+// runs as a timed run does: only the loss is read after each step, all other tensors after the last one. A case with
+// micro-batches or clipping also runs the scenarios with micro-batches or clipping. All scenarios use batches like the
+// timed ones, so an exception of the timed steps usually occurs in them already.
 std::vector<std::string> scenarios_before_timing(const CaseSpec& spec);
 // Returns a regular expression that matches the names of the checks that run before timing. Checks that need a second
 // run of a scenario are not among them.

@@ -11,7 +11,7 @@ namespace dpbench {
 namespace {
 
 using Calls = std::deque<CollectiveLog::Call>;
-// Largest number of collectives in a profile with communication times. A profile with more has none, to limit memory.
+// A profile with more collectives than this has no communication times, which limits memory.
 constexpr size_t max_collectives = 200000;
 
 // Returns the maximum of `values` over the ranks of the group, element by element.

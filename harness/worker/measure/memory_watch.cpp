@@ -36,14 +36,13 @@ void MemoryWatch::keep(const NamedTensors& tensors, Part part) {
     const c10::Storage* storage = storage_of(tensor);
     if (!storage) continue;
     if (const auto known = blocks_.find(storage->data()); known != blocks_.end()) {
-      // A tensor that kept_tensors() has allocated is a copy, so the part of the strategy's own tensor is unknown and
-      // end() returns nullopt. Gradients are exempt, because end() looks for them again.
+      // kept_tensors() allocated this tensor, so it is a copy, and the part of the original tensor is unknown. end()
+      // then returns nullopt. Gradients may be copies, because end() gets the list of gradients again.
       if (known->second.number > first_)
         copies_ = copies_ || part != &MemoryParts::gradients;
       else if (known->second.part == &MemoryParts::buffers)
         known->second.part = part;
-      // The allocator of CPU tensors does not know this tensor, because it lies in memory that ranks share. So its
-      // memory is added here.
+      // This tensor is in memory that ranks share. The allocator of CPU tensors does not count it, so count it here.
     } else if (!counted_bytes(*storage) && storage->nbytes() >= least_counted) {
       blocks_.emplace(storage->data(), Block{part, static_cast<int64_t>(storage->nbytes()), 0});
     }
@@ -85,7 +84,7 @@ void MemoryWatch::allocated(const void* block, int64_t bytes) {
 void MemoryWatch::freed(const void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   const auto known = blocks_.find(block);
-  if (known == blocks_.end()) return;  // allocated before counting began, so it is in no part
+  if (known == blocks_.end()) return;  // allocated before this object existed, so it is in no part
   live_.*known->second.part -= bytes;
   blocks_.erase(known);
 }

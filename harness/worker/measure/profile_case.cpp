@@ -100,9 +100,9 @@ class ProfiledCase {
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
-  // Runs the steps whose numbers are in `recording`, in which a strategy that replays steps records them, then `steps`
-  // warm-up steps. Returns the mean FLOP count of the last `counted` steps. Phases are timed in these steps too,
-  // because the first timed step may switch on a strategy's own clocks (as in ddp).
+  // Runs the steps whose numbers are in `recording`, so that a strategy that replays steps has recorded them. Then runs
+  // `steps` warm-up steps. Returns the mean FLOP count of the last `counted` steps. Phases are timed in all of these
+  // steps, because the first step with timed phases may switch on a strategy's own clocks (as in ddp).
   std::optional<int64_t> warm_up(const std::vector<int64_t>& recording, int64_t steps, int64_t counted) {
     StepFlop flop;
     phases_.switch_on(true);

@@ -83,8 +83,8 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
   if (audit_) audit_->look();
 }
 
-// Runs untimed steps in pieces and returns the time of a step in the fastest piece. Steps that waited for CPU cores
-// take longer, and a block planned with their time would have too few steps.
+// Runs warm-up steps in up to four pieces and returns the mean step time of the fastest piece on rank 0. In a slower
+// piece, steps may have waited for CPU cores; a block planned with their time would have too few steps.
 double TimedCase::warm_step_ns(int64_t steps) {
   constexpr int64_t pieces = 4;
   int64_t least = std::numeric_limits<int64_t>::max();

@@ -13,22 +13,22 @@ namespace dpbench {
 
 class TimedCase {
  public:
-  // Creates the case's strategy and runs its warm-up, including the strategy's recording steps.
+  // Creates the case's strategy and runs its warm-up, including the steps of recording_steps().
   TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group& group, Pulse& pulse,
             const std::string& shared_dir);
   const std::string& case_id() const { return spec_.id; }
   // Returns the results of the audits on rank 0; no rows without audits.
   std::vector<CheckRow> audits() const;
   // Times one block of steps, after one or two untimed steps. By chance, an audit with untimed steps of its own comes
-  // first. If sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about the minimum block
-  // time or longer.
+  // first. If sampling.steps is 0, the number of steps follows from rank 0's step time in the warm-up, so that a block
+  // lasts about sampling.min_sample_s or longer.
   RankRecord block(const Sampling& sampling);
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
   // Audits the strategy once more and finishes it, profiles extra steps of a new instance and, if sampling.measure_peak
-  // is set, measures the machine's peak. Returns the record of `blocks`, numbered from 0, without the times of the
-  // single blocks. retake: profile once more if a rank had to wait for CPU cores during its profile, the replicas do
-  // not share cores and --max-time allows it. Collective.
+  // is set, measures the machine's peak. Returns the case's record without block times. blocks: numbers, from 0, of the
+  // blocks from which the percentiles of single step times are computed. retake: profile once more if a rank had to
+  // wait for CPU cores during its profile, the replicas do not share cores and --max-time allows it. Collective.
   RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks, bool retake);
 
  private:

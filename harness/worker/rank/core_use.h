@@ -22,8 +22,8 @@ class CoreUse {
     // report this time.
     std::optional<int64_t> queue_ns{};
 
-    // Returns the least CPU time that was used in a period of part_ns within the measurement, if at most one thread ran
-    // outside this period.
+    // Returns a lower bound of the CPU time used in a part of the measurement that lasted part_ns. Assumes that at most
+    // one thread ran in the rest of the measurement.
     int64_t cpu_within(int64_t part_ns) const { return std::max<int64_t>(0, cpu_ns - (wall_ns - part_ns)); }
   };
   // Returns the CPU time, context switches and queueing time since the measurement began.

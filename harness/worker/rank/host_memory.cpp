@@ -15,7 +15,7 @@ namespace dpbench {
 namespace {
 
 int64_t initial_bytes = 0, leftover_bytes = 0;
-// the case's peak before the counting was paused last (by an UncountedMemory); 0: never paused in this case
+// the case's peak when an UncountedMemory was last created; 0: none was created in this case
 int64_t earlier_peak_bytes = 0;
 
 int64_t status_bytes(const char* key) {

@@ -34,7 +34,7 @@ Pulse::Pulse(const std::string& file, int rank, int world) {
   check(mapping_ != MAP_FAILED, "cannot map " + file);
   progress_ = static_cast<Progress*>(mapping_) + rank;
   const auto ranks = static_cast<size_t>(world);
-  // A heartbeat file created by an older dpbench has no log of collective calls; log_ then stays null.
+  // A heartbeat file created by an older dpbench has no log of collective calls; log_ then still points to unused_log_.
   if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))
     log_ = reinterpret_cast<CallLog*>(static_cast<Progress*>(mapping_) + ranks) + rank;
 }

@@ -24,7 +24,7 @@ void restart_tensor_peak();
 // for memory that ranks share.
 std::optional<int64_t> counted_bytes(const c10::Storage& storage);
 
-// Observer of all tensors that count. It is called on the thread that allocates or frees.
+// Observer of every allocation and release of a counted tensor. It is called on the thread that allocates or frees.
 class TensorWatcher {
  public:
   virtual ~TensorWatcher() = default;

@@ -20,7 +20,8 @@ class StepSource {
   // Generates or unpacks the samples of `count` steps, from step `first_step` on, in advance, outside the timed blocks.
   void prepare(int64_t first_step, int64_t count) const;
   // Returns the micro-batches of a step; they are valid until the next call. Every epoch has the same order of samples.
-  // Batches are on the host, but those of a small, cached epoch are on the device if the strategy has a single one.
+  // Batches are on the host, but those of a small, cached epoch are on the constructor's `device` if the strategy uses
+  // exactly one device per process.
   std::span<const Batch> at(int64_t step);
   // Returns the sample ids of each micro-batch of a step.
   const std::vector<at::Tensor>& ids(int64_t step) const { return ids_[static_cast<size_t>(step % steps_per_epoch())]; }

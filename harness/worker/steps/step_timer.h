@@ -20,8 +20,8 @@ class StepTimer {
   int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);
   // Runs `count` steps untimed and throws std::domain_error if a loss is not finite.
   void checked_block(int64_t count);
-  // Runs the given steps of an epoch, in any order and untimed. Throws std::domain_error if a loss is not finite. Timed
-  // steps go on as if these had not run.
+  // Runs the given steps of an epoch, in any order and untimed. Throws std::domain_error if a loss is not finite. These
+  // steps update the parameters but do not advance step_index().
   void run_extra(const std::vector<int64_t>& steps);
   // Returns the last step's loss. Throws std::domain_error if it is not finite.
   double last_loss() const;

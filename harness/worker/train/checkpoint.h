@@ -12,7 +12,7 @@
 
 namespace dpbench {
 
-// Settings that determine which samples each step uses and how. A resumed run must have the same values.
+// Settings that determine the samples of each step and the computation on them. A resumed run must have equal values.
 using RunIdentity = std::vector<std::pair<std::string, std::string>>;
 
 struct TrainingState {

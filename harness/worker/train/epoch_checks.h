@@ -12,7 +12,7 @@
 namespace dpbench {
 
 struct Accuracy {
-  int64_t right = 0, classes = 0;  // correct predictions, and all predictions: one per sample or token
+  int64_t right = 0, classes = 0;  // right: correct predictions; classes: all predictions, one per sample or token
   double share() const { return static_cast<double>(right) / static_cast<double>(classes); }
 };
 

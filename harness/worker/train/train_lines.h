@@ -32,7 +32,7 @@ std::string outside_line(std::span<const int64_t> input, std::span<const int64_t
 std::string memo_line(const EpochLoss& loss);
 
 // Returns the first lines that the program of a Keras guide to several GPUs prints, "Running on 8 GPUs" and "x_train
-// shape: (60000, 28, 28, 1)". guide_line() returns its epoch line, "Epoch 1/2, Loss: 0.25".
+// shape: (60000, 28, 28, 1)". guide_line() returns the program's epoch line, "Epoch 1/2, Loss: 0.25".
 std::vector<std::string> guide_greeting(const DeviceCount& count, int64_t samples, std::span<const int64_t> input);
 std::string guide_line(const EpochLoss& loss);
 

@@ -27,8 +27,8 @@ class TrainOutput {
 
   void line(const std::string& text) const;
   void greet(const Workload& workload) const;
-  // Prints an epoch's line. Returns the printed loss, which is the total over ranks or the mean, depending on the
-  // tutorial program.
+  // Prints an epoch's line, unless shapes were shown and the tutorial program then prints no loss. Returns the loss of
+  // the line: the total over ranks or the mean, depending on the tutorial program.
   double epoch(const EpochLoss& loss, bool shapes_shown) const;
   // Prints, for each replica in rank order, a line with its input and output shapes, then the tutorial's "Outside" line
   // for all `samples` samples of the step. Every rank must call it.

@@ -1,4 +1,4 @@
-// Sums up the measurements of a training run and makes their record for the report.
+// Adds up the measurements of a training run and makes the run's record for the report.
 #pragma once
 
 #include "harness/worker/train/checkpoint.h"

@@ -14,7 +14,7 @@ namespace {
 
 using WeightPart = TensorType::Part;
 using OperationInputs = c10::ArrayRef<const c10::IValue>;
-// The tensor's type on one axis; nullopt: it fits every type.
+// A tensor's type on one axis. nullopt: the tensor has no type and needs no gradient, so it fits every type.
 using MaybeType = std::optional<TensorType>;
 
 constexpr TensorType unknown_type{};
@@ -27,7 +27,7 @@ enum class OperationKind {
   sum,
   product,
   matrices,    // a product of the first two tensors, plus a bias
-  bias_first,  // the same, but the bias comes first
+  bias_first,  // a bias, plus a product of the second and third tensor
   nonlinear,
   other,  // not known: may be linear or not
 };
@@ -76,7 +76,7 @@ std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
   return found;
 }
 
-// Returns what a strategy should do instead of passing a tensor of the type `given` where `due` is needed.
+// Returns advice for the error message about a tensor that has the type `given` where the type `due` is needed.
 std::string remedy_for(Spread given, Spread due) {
   const bool whole = given == Spread::invariant || given == Spread::replicated;
   if (due == Spread::partial && whole) return "Every rank already has the whole sum: do not sum it again";
@@ -93,8 +93,8 @@ thread_local TypeTracker* tracker_of_thread = nullptr;
 
 }  // namespace
 
-// Keeps the types of a pass and receives a callback for each of its operations. Only the outermost of nested operations
-// is typed.
+// Stores the types of a pass's tensors. LibTorch calls begin() and end() for each operation of the pass. An operation
+// that runs inside another is not typed.
 class TypeTracker {
  public:
   TypeTracker() : before_(tracker_of_thread), findings_(findings_of_thread) {
@@ -141,7 +141,7 @@ class TypeTracker {
     return tensor.requires_grad() ? MaybeType(unknown_type) : std::nullopt;
   }
 
-  // Records a wrong pair if the tensor has another type.
+  // Records a wrong pair if the tensor has a known type other than `due`.
   void require(const std::string& operation, const at::Tensor& tensor, const std::string& axis, Spread due) {
     const MaybeType type = type_of(tensor, axis);
     if (!type || !type->spread || *type->spread == due) return;
@@ -165,7 +165,7 @@ class TypeTracker {
     return types;
   }
 
-  // Throws a wrong pair unless a TypeFindings object of the caller stores it.
+  // Throws the first wrong pair, if there is one and the caller has no TypeFindings object that stores it.
   void throw_if_own() const {
     if (own_ && !own_->mistake.empty()) throw std::logic_error(own_->mistake);
   }
@@ -229,7 +229,8 @@ class TypeTracker {
     std::vector<at::Tensor> inputs;
     for (const c10::IValue& value : values.slice(kind == OperationKind::copy ? 1 : 0))
       for (const at::Tensor& tensor : tensors_in(value)) inputs.push_back(tensor);
-    // Of the further inputs of a linear operation, masks and indices matter. Others, as of view_as(), give only a form.
+    // A linear operation reads values only from its first tensor, masks and indices. Further floating-point tensors, as
+    // in view_as(), provide only a shape or dtype, so their types do not count.
     if (kind == OperationKind::linear && !inputs.empty())
       inputs.erase(std::remove_if(inputs.begin() + 1, inputs.end(),
                                   [](const at::Tensor& one) { return one.is_floating_point(); }),
@@ -250,7 +251,8 @@ class TypeTracker {
                     where, inputs, axis);
   }
 
-  // Returns the type of an operation's result; unknown after a wrong pair. An undefined input stands for a number.
+  // Returns the type of an operation's result; unknown after a wrong pair. The caller passes an undefined tensor in
+  // place of a number.
   MaybeType combined(Rule rule, const std::string& where, const std::vector<at::Tensor>& inputs,
                      const std::string& axis) {
     std::vector<Spread> spreads;
@@ -267,14 +269,15 @@ class TypeTracker {
     }
     if (spreads.empty()) return std::nullopt;
     if (invariant) return TensorType{.spread = Spread::invariant};
-    // Each rank would add a constant to its addend.
+    // A sum of a partial tensor and a constant is wrong, because every rank would add the constant. The entry
+    // `replicated` makes spread_of() refuse the sum.
     if (rule == Rule::sum && constants && std::ranges::count(spreads, Spread::partial) > 0)
       spreads.push_back(Spread::replicated);
     return checked(rule, where, spreads, part);
   }
 
-  // Returns the type of a tensor among tensors of other types: an invariant tensor without a gradient may be used like
-  // a replicated one.
+  // Returns the type as which an operation uses a tensor: replicated for an invariant tensor that needs no gradient,
+  // otherwise the tensor's own type. Invariant and replicated tensors differ only in their gradients.
   static Spread used(const at::Tensor& tensor, Spread spread) {
     return spread == Spread::invariant && !tensor.requires_grad() ? Spread::replicated : spread;
   }
@@ -304,7 +307,7 @@ class TypeTracker {
     for (size_t i = 0; i < 2; ++i) {
       const MaybeType weight = type_of(factors[i], axis), other = type_of(factors[1 - i], axis);
       if (!weight || weight->part == WeightPart::none || (other && !other->spread)) continue;
-      // A view has narrowed a replicated or constant input to this rank's piece.
+      // A replicated or constant input counts as varying, because a view may have narrowed it to this rank's piece.
       Spread piece = other ? used(factors[1 - i], *other->spread) : Spread::replicated;
       if (weight->part == WeightPart::inputs)
         return checked(Rule::contraction, where,

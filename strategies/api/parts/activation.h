@@ -1,8 +1,9 @@
 // The types of activations that several ranks compute together: how a tensor is distributed over the ranks of a mesh
-// axis (I, R, V or P of collectives.h). During a TypedPass, each operation gives its results types by those of its
-// inputs. An operation that would give a wrong result or gradient for its types is a wrong pair: a collective that
-// takes a tensor of another type, a nonlinear function of a partial sum, a replicated bias added to one, and so on. So
-// mistakes show without values, and models need no code for it.
+// axis (I, R, V or P of collectives.h). During a TypedPass, each operation derives the types of its results from the
+// types of its inputs. A wrong pair is an operation together with input types for which its result or gradient would be
+// wrong, such as a collective on a tensor of another type than it takes, a nonlinear function of a partial sum, or the
+// sum of a replicated bias and a partial sum. Wrong pairs are found whatever values the tensors have, and models need
+// no code for it.
 //
 // A tensor without a type that needs no gradient, such as a mask, fits every type. A tensor of unknown type, such as
 // the result of an operation outside of LibTorch, fits too, but is counted.
@@ -53,8 +54,8 @@ class TypeFindings {
   TypeFindings& operator=(const TypeFindings&) = delete;
 
   std::string mistake;  // the first wrong pair; empty: none
-  int64_t typed = 0;    // number of inputs of collectives
-  int64_t untyped = 0;  // number of further inputs, of unknown type
+  int64_t typed = 0;    // number of inputs of collectives, except those of unknown type
+  int64_t untyped = 0;  // number of inputs of collectives of unknown type
 
  private:
   TypeFindings* before_;
@@ -73,7 +74,7 @@ class TypedPass {
   std::unique_ptr<TypeTracker> tracker_;
 };
 
-// While an object of this class exists, operations are not typed. For backward passes.
+// While an object of this class exists, operations are not typed. Backward passes need it.
 class UntypedOperations {
  public:
   UntypedOperations();
@@ -85,22 +86,23 @@ class UntypedOperations {
   TypeTracker* tracker_;
 };
 
-// The functions below do nothing outside of a TypedPass or on an axis of one rank.
+// Outside of a TypedPass and on an axis of one rank, the following functions and TypedCall neither set nor check types.
 
 // Gives a parameter or a sample its type. cut_dim: the dimension in which a varying parameter is cut: 0 for the outputs
 // of a layer, otherwise its inputs. A layer whose weight is cut by its inputs gives partial sums.
 void set_spread(const at::Tensor& tensor, const Axis& axis, Spread spread, std::optional<int64_t> cut_dim = {});
-// Returns the tensor's type; nullopt if it has none.
+// Returns the tensor's type; nullopt if it has none or its type is unknown.
 std::optional<Spread> spread_on(const at::Tensor& tensor, const Axis& axis);
-// Records a wrong pair if the tensor has another type.
+// Records a wrong pair if the tensor has a known type other than `spread`.
 void require_spread(const std::string& operation, const at::Tensor& tensor, const Axis& axis, Spread spread);
-// Returns the tensor as a partial one if it is varying: the caller has added up the elements of its own piece.
+// Returns the tensor. Changes its type from varying to partial: the caller has added up the elements of its own piece,
+// so each rank has an addend of the sum over all pieces.
 at::Tensor sum_of_piece(const at::Tensor& tensor, const Axis& axis);
 // Sets the name of the model's block that runs now, for messages.
 void name_block(const std::string& name);
 
 // A collective of the forward pass that takes tensors of the type `from` and returns one of the type `to`. The
-// constructor records a wrong pair if an input has another type.
+// constructor records a wrong pair if an input has a known type other than `from`.
 class TypedCall {
  public:
   TypedCall(const std::string& operation, const std::vector<at::Tensor>& inputs, const Axis& axis, Spread from,

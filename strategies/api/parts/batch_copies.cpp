@@ -93,8 +93,8 @@ BatchCopies::Slot& BatchCopies::next_slot(int64_t bytes) {
 at::Tensor BatchCopies::copy_to_device(Slot& slot, int64_t bytes) const {
   const c10::impl::VirtualGuardImpl device(device_.type());
   const c10::Stream computing = device.getStream(device_);
-  // Makes the copy stream wait until the compute stream has reached the last use of this pinned buffer. Otherwise the
-  // host could enqueue copies many steps ahead, and each would hold device memory.
+  // Delays the copy until the compute stream has reached the point where it needed the previous copy from this pinned
+  // buffer. Otherwise the host could enqueue copies many steps ahead, and each would hold device memory.
   slot.requested.block(*stream_);
   at::Tensor memory;
   {

@@ -36,7 +36,8 @@ class BatchCopies {
     at::Tensor host;
     // Event recorded on the copy stream after the copy from this buffer; after it, the host may fill the buffer again.
     c10::Event copied;
-    c10::Event requested;  // event on the compute stream, recorded at the last use of this buffer
+    // Event on the compute stream, recorded where this stream needs the data of the latest copy from this buffer.
+    c10::Event requested;
   };
   at::ScalarType stored_type(const at::Tensor& tensor) const;
   // Returns the byte offset of each tensor, then the total size.

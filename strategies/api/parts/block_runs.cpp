@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// Returns true if the first samples, each as a batch of its own, have inputs of different sizes.
+// Returns true if some of the first `compared` samples, each as a batch of its own, have inputs of different sizes.
 bool samples_differ_in_size(const Workload& workload) {
   constexpr int64_t compared = 256;
   std::vector<int64_t> first;

@@ -9,8 +9,8 @@ CommWork::CommWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<a
       outputs_(std::move(outputs)),
       future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors(), std::move(devices))) {}
 
-// Marks the work as complete before its future. Completing the future wakes threads, and they may query the work's
-// state.
+// Marks the work as complete before it completes the future. Completing the future wakes threads, and they may query
+// the work's state.
 void CommWork::succeed() {
   finish();
   future_->markCompleted(c10::IValue(outputs_));

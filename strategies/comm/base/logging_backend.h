@@ -23,9 +23,9 @@ struct NamedCall {
 // Returns a description of a call, such as "allreduce of 12 Float (sum)". The shm backend describes its calls
 // similarly.
 std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tensors);
-// Returns the tensors that describe() should name in a description that must be equal on all ranks. These are the first
-// of `lists`, with one tensor per rank; `own` may have a different size on each rank, and is used only if `lists` is
-// empty.
+// Returns the tensors to pass to describe() if all ranks must get the same description: the first list in `lists`,
+// which has one tensor per rank. Returns `own`, this rank's tensors, if `lists` is empty. The sizes of `own` may differ
+// between ranks.
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own);
 

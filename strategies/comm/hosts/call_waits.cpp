@@ -127,9 +127,9 @@ std::string CallWaits::leaders_where(Is is) {
   return names;
 }
 
-// Returns the names of hosts that are late in the current call. begun = false: hosts that have not begun the call;
-// begun = true: hosts that have begun it but lack a rank. Returns an empty string if there are none or the store does
-// not answer.
+// Returns text that names the leaders of the hosts that are late in the current call. begun = false: hosts that have
+// not begun the call; begun = true: hosts that have begun it but lack a rank. Returns an empty string if no host is
+// late or the store does not answer.
 std::string CallWaits::late_hosts(bool begun) {
   const auto key = begun ? ready_key : waits_key;
   const std::string leaders = leaders_where(

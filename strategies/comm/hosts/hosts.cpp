@@ -48,7 +48,7 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
   leaders.world = static_cast<int>(hosts);
   leaders.local_rank = 0;
   leaders.local_world = 1;
-  leaders.note = {};  // no log of these collectives: the hosts' leaders call them on their own, not the strategy
+  leaders.note = {};  // collectives between leaders are not logged, because the strategy does not call them
   return leaders;
 }
 
@@ -299,7 +299,7 @@ HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, 
 HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
                                              const c10d::AllToAllOptions& options) {
   return start(OpType::ALLTOALL, call, options.timeout, outputs, [this, inputs, outputs] {
-    // The tag of these messages, which no send or recv of a strategy uses.
+    // The tag of an all-to-all's messages; no send or recv of a strategy uses it.
     constexpr int tag = std::numeric_limits<int>::max();
     std::vector<WorkPtr> messages;
     for (int peer = 0; peer < size_; ++peer) {

@@ -41,8 +41,8 @@ std::optional<std::string> SideChannel::ask(Question question) {
     return {};  // the query failed, because the store's host is gone
   }
   *silent_ = true;
-  // The answer may have come between the timeout and the line above. The query's thread may then have cleared silent_
-  // too early, and without this line all later queries would return nullopt.
+  // The answer may have come after the timeout but before silent_ was set here. The query's thread has then cleared
+  // silent_ too early, and without a second check of the future all later queries would return nullopt.
   if (future.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;
   return {};
 }

@@ -19,7 +19,7 @@ struct Job {
   std::vector<const char*> sends;
   // The arrays that this rank receives, by source rank; null for a source to skip. Empty if the rank receives nothing.
   std::vector<char*> receives;
-  char* reduced = nullptr;  // the array for the result of a collective that reduces, which leaves `receives` empty
+  char* reduced = nullptr;  // the array for the result, if the collective reduces; `receives` is then empty
 
   size_t bytes() const { return call.count * item; }
 };
@@ -55,7 +55,7 @@ class Collectives {
   Place place_;  // location of this rank's tensor in shared memory
   // The address, in this process, of each rank's tensor; null if that tensor is not in shared memory.
   std::vector<char*> placed_;
-  // Number of chunks moved so far; an even or odd number selects one of a rank's two slots (shared buffers).
+  // Number of chunks moved so far. Chunks alternate between a rank's two slots (shared buffers).
   uint64_t turn_ = 0;
 };
 

@@ -255,8 +255,8 @@ std::string HostGroup::call_name(int rank) const {
   return c10::str("#", sequence_, " ", describe(announced(rank).call));
 }
 
-// Returns the description of the last call that was equal on all ranks. A newer announcement of the rank cannot be read
-// safely, because the rank may still be writing it.
+// Returns the rank's description of the last call that all ranks announced equally. The rank's newer announcement, if
+// any, cannot be read safely, because the rank may still be writing it.
 std::string HostGroup::last_seen(int rank) const {
   if (agreed_ == 0) return "no call";
   return c10::str("#", agreed_, " ", describe(seat(rank).announcements[agreed_ % 2].call));

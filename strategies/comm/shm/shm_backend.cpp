@@ -77,8 +77,8 @@ ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensor
   auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
   const bool inline_begin = queue_.idle() && total_bytes(jobs) <= kMaxInlineBytes;
   Task task{std::move(jobs), std::move(inputs), timeout.count() > 0 ? timeout : timeout_, work};
-  // A callback of a collective runs in the backend's thread. It may start collectives and wait for them, so this thread
-  // must carry them out at once.
+  // A callback of a collective's future runs in the queue's thread. The callback may start a collective and wait for
+  // it. The collective therefore runs at once: a queued one would start only after the callback, which waits for it.
   if (queue_.runs_this_thread())
     run_task(task, false);
   else if (!inline_begin || !try_inline(task))
@@ -228,7 +228,7 @@ ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& in
 // Runs an all-to-all as messages between pairs of ranks. Empty pieces are not sent.
 ShmBackend::WorkPtr ShmBackend::alltoall_by_messages(const at::Tensor& output, const Tensors& to, const Tensors& from,
                                                      const c10d::AllToAllOptions& options) {
-  // The tag of these messages, which no send or recv of a strategy uses.
+  // The tag of an all-to-all's messages; no send or recv of a strategy uses it.
   constexpr int tag = std::numeric_limits<int>::max();
   const auto limit = options.timeout.count() > 0 ? options.timeout : timeout_;
   require_own_piece(to, from, rank_);

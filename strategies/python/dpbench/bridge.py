@@ -11,7 +11,7 @@ import torch
 from dpbench import registration
 from dpbench.errors import PACKAGE, UnsuitableModel, UsageError, line_of
 
-native = None  # dpbench's library
+native = None  # dpbench's C++ library, loaded by connect()
 files = []     # the user's plug-in files
 running = ""   # the plug-in file that is being run
 handlers = {}  # functions that answer requests, by the request's name; see call() for their arguments
@@ -57,8 +57,8 @@ def call(request, number, argument):
 
 
 def run_file(file):
-    """Runs a plug-in file as a module. Adds the folder of a user's file to sys.path; the modules of this package would
-    hide the user's."""
+    """Runs a plug-in file as a module. For a user's file, adds its folder to sys.path. The folder of this package is
+    not added: its modules would hide the user's modules of the same names."""
     global running
     running = file
     files.append(file)

@@ -65,8 +65,8 @@ def flags_of(flags):
 
 
 def called(command, plugin, flags):
-    """Calls dpbench with a report as its output. plugin: a file, a class, or None. Returns the report, and the error
-    that describes the exit code."""
+    """Runs a command of dpbench that prints its report as JSON. plugin: the path of a file, a strategy class, or None.
+    Returns the report (None if dpbench printed none), and a RuntimeError that names the exit code (None if it is 0)."""
     flags, passed = {"python": sys.executable, **flags}, passing.Passed()
     if isinstance(plugin, type):
         given = flags.get("strategy") or []
@@ -95,8 +95,9 @@ def called(command, plugin, flags):
 
 
 def finished(process):
-    """Copies the program's stderr to sys.stderr, as a notebook and pytest expect. Returns the exit code and the last
-    line. An interrupt of this program interrupts dpbench, which ends its ranks."""
+    """Waits for dpbench and copies its stderr to sys.stderr, which a notebook and pytest capture. Returns the exit code
+    and the last line of stderr that is not empty. A KeyboardInterrupt is passed on to dpbench, which then ends its
+    ranks."""
     last = ""
     try:
         for line in process.stderr:
@@ -138,7 +139,7 @@ class Checks:
 
 def run(plugin=None, **flags):
     """run("mine.py", strategy="mine,ddp", cpus=2) or, with classes, run(Mine, strategy="ddp", workload=MyModel,
-    world=2). Measures and returns the report."""
+    world=2). Measures the strategies and returns the report."""
     report, error = called("run", plugin, flags)
     if report is None:
         raise error

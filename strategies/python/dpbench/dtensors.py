@@ -10,8 +10,8 @@ def whole(tensor):
 
 
 def divided(tensor, like):
-    """Returns a copy of a whole tensor that is divided as `like` is. A replicated DTensor would use the memory of the
-    tensor that it is made from."""
+    """Divides a copy of a whole tensor among the ranks as `like` is divided. The copy is needed because a replicated
+    DTensor shares the memory of the tensor that it is made from."""
     copy = tensor.clone()
     return distribute_tensor(copy, like.device_mesh, like.placements) if isinstance(like, DTensor) else copy
 

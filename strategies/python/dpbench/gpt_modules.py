@@ -40,10 +40,10 @@ def norm_of(shape):
 
 
 class WholeSequence:
-    """The tokens of each sample that a rank computes: all of them."""
+    """Which tokens of each sample a rank computes: here, the whole sequence. Subclasses divide it among ranks."""
 
     def positions(self, count, device):
-        """Returns the positions of these `count` tokens in the sequence."""
+        """Returns the positions of the rank's `count` tokens in the sequence."""
         return torch.arange(count, device=device)
 
     def attend(self, query, key, value):
@@ -55,7 +55,7 @@ class WholeSequence:
 
 
 def rotated(x, positions):
-    """Rotates the features of heads [samples, heads, tokens, features] by their positions, as Llama 3 does."""
+    """Applies Llama 3's rotary embedding to x [samples, heads, tokens, features]. positions: of the tokens."""
     size = x.shape[-1]
     speeds = 500_000.0 ** -(torch.arange(0, size, 2, dtype=torch.float64, device=x.device) / size)
     angles = torch.outer(positions.double(), speeds).repeat(1, 2)
@@ -112,7 +112,7 @@ class Layer(nn.Module):
 
 
 class Body(nn.Module):
-    """The model without its head, or some of its layers. The first part has the embeddings, the last the norm."""
+    """The layers `layers` of the model, without its head. first: adds the embeddings. last: adds the final norm."""
 
     def __init__(self, shape, layers, first, last, sequence):
         super().__init__()
@@ -155,7 +155,7 @@ class Gpt(nn.Module):
         return super().named_parameters(prefix, recurse)
 
     def forward(self, x, ids=None):
-        now = hosted_models.context  # the masks of dropout depend on these values
+        now = hosted_models.context  # KeyedDropout derives its masks from these values
         now.step, now.seed, now.ids = self.step, self.setup.step_seed, ids
         with self.setup.autocast():
             x = self.model(x)

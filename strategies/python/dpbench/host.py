@@ -9,12 +9,14 @@ import traceback
 
 class Imports:
     """Sends a heartbeat to dpbench for each module that is imported, because imports can take longer than --timeout on
-    a busy machine: torch itself, or torch._dynamo in a strategy's first step. As a finder of modules, it finds none."""
+    a busy machine: torch itself, or torch._dynamo in a strategy's first step. Python calls find_spec() for each import.
+    It returns None, so Python then asks the next finder."""
 
     def __init__(self):
         with open(os.environ["DPBENCH_PROGRESS"], "r+b") as file:
             page = mmap.mmap(file.fileno(), 0)
-        # Progress::beat of this rank (harness/report/record/protocol.h). It is below 0 until the rank joins the others.
+        # Progress::beat of this rank (harness/report/record/protocol.h). It counts down from 0 until the rank joins the
+        # others.
         self.beat, self.each = ctypes.c_int64.from_buffer(page, 64 * int(os.environ["RANK"]) + 8), -1
         sys.meta_path.insert(0, self)
 
@@ -27,7 +29,8 @@ class Imports:
 
 def main():
     package = os.path.dirname(os.path.abspath(__file__))
-    sys.path[0] = os.path.dirname(package)  # replaces this package's folder: its modules would hide others
+    # sys.path[0] was the folder of this file. Its modules would hide other modules of the same names.
+    sys.path[0] = os.path.dirname(package)
     imports = Imports() if os.environ.get("DPBENCH_PROGRESS") else None
     library, built_with, *arguments = sys.argv[1:]
     sys.argv = sys.argv[:1]
@@ -46,7 +49,7 @@ def main():
     except BaseException as error:
         from dpbench.errors import UsageError, line_of
         usage = isinstance(error, UsageError)
-        # dpbench prints this line last, as its error message, and the lines after it first.
+        # The line with "dpbench-worker: " becomes dpbench's error message. dpbench prints the other lines before it.
         print(f"dpbench-worker: --plugin {bridge.running}: {error if usage else line_of(error, files)}", file=sys.stderr)
         if not usage:
             traceback.print_exc()

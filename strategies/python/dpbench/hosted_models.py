@@ -171,7 +171,7 @@ def prepared(module, smooth):
 
 def lend(own, number, seed):
     """Returns the model `alive[own]` for a strategy in Python. number: the number of this model in dpbench's library,
-    which drops it when the strategy's model is deleted. seed: that of its dropout masks."""
+    which drops it when the strategy's model is deleted. seed: the seed of its dropout masks."""
     model = alive[own]
     model._lent, model._seed = number, seed
     return model

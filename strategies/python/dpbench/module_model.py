@@ -1,6 +1,6 @@
-"""Registers the model of --model MODULE:CLASS as a workload. The class, or else its module, has loss(output, target),
-and data() or samples and batch(ids). A dictionary `workload` may hold fields of dpbench.workload, such as the
-optimizer."""
+"""Registers the model of --model MODULE:CLASS as a workload. The class or MODULE has loss(output, target), and either
+data() or both samples and batch(ids). A dictionary `workload` in one of them may hold fields of dpbench.workload, such
+as the optimizer."""
 import importlib
 import os
 import sys

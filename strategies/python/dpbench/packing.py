@@ -44,7 +44,8 @@ class Data:
     """Packs inputs or targets into one tensor of bytes, [samples, bytes]. A single tensor stays as it is."""
 
     def __init__(self):
-        self.forms = {}  # by width of the packed tensor: the nested value of indices, and each tensor's dtype and shape
+        # {width of the packed tensor: form}. A form is the nested value of indices, and each tensor's dtype and shape.
+        self.forms = {}
 
     def pack(self, value):
         leaves, place = leaves_of(value)
@@ -53,7 +54,8 @@ class Data:
         parts = [leaf.reshape(len(leaf), -1).contiguous().view(torch.uint8) for leaf in leaves]
         form = place, [(leaf.dtype, leaf.shape[1:]) for leaf in leaves]
         size = width = sum(part.shape[1] for part in parts)
-        # Several batches are packed before the first is unpacked. Padding gives each form a width of its own.
+        # unpack() finds the form by the width, so different forms must have different widths. Padding is added if
+        # needed.
         while self.forms.setdefault(width, form) != form:
             width += 1
         return torch.cat([*parts, parts[0].new_zeros(len(parts[0]), width - size)], 1)
@@ -78,7 +80,7 @@ class Output:
     Outputs of the same width must have the same shapes."""
 
     def __init__(self):
-        self.forms = {}  # by width of the packed tensor: the nested value of indices, and each tensor's shape
+        self.forms = {}  # {width of the packed tensor: (nested value of indices, each tensor's shape)}
 
     def pack(self, value):
         if hasattr(value, "logits"):  # value is an output of the library transformers

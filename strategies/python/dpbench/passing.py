@@ -10,7 +10,7 @@ KINDS = {"strategy": registration.strategies, "workload": registration.workloads
 
 
 class Passed:
-    """The strategies and workloads among the arguments of a call that are classes."""
+    """Collects the classes (strategies and workloads) that a call of dpbench got as arguments."""
 
     def __init__(self):
         self.entries = {flag: [] for flag in KINDS}

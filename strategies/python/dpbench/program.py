@@ -3,7 +3,7 @@ import os
 import shutil
 import sys
 
-INSTALLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "installed/bin/dpbench")  # made by the wheel
+INSTALLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "installed/bin/dpbench")  # only in the wheel
 
 
 def find():

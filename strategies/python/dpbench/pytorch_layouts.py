@@ -100,7 +100,7 @@ def terms(target):
 
 
 class RingAttention(torch.autograd.Function):
-    """Causal attention by PyTorch's ring, with the kernel of CPUs. context_parallel() has no rule for this kernel."""
+    """Causal ring attention of PyTorch with its kernel for CPUs, which context_parallel() does not support."""
 
     @staticmethod
     def forward(ctx, ring, group, query, key, value):
@@ -119,10 +119,10 @@ class RingAttention(torch.autograd.Function):
 
 
 class SharedSequence(gpt_modules.WholeSequence):
-    """A sequence whose tokens the ranks divide. A rank has one piece, or an early and a late one (balance)."""
+    """A sequence that is divided among ranks. A rank has one piece, or with balance=on an early and a late piece."""
 
     def __init__(self, setup, count):
-        # Imported here, because the import takes a second and the others do not need it.
+        # Imported here, because the import takes a second and the other strategies do not need it.
         from torch.distributed.tensor.experimental._context_parallel import _attention as ring
         self.ring, self.group, self.count, world = ring, setup.group, count, setup.world
         balance = setup.flag("balance")
@@ -144,7 +144,7 @@ class SharedSequence(gpt_modules.WholeSequence):
         return RingAttention.apply(self.ring, self.group, query.to(value.dtype), key.to(value.dtype), value)
 
     def dropout(self, layer, x):
-        """Drops by this rank's part of the mask of the whole sequence."""
+        """Applies dropout with this rank's part of the mask of the whole sequence."""
         if layer.rate == 0 or not layer.training:
             return x
         return x * layer(x.new_ones(len(x), self.count, *x.shape[2:]))[:, self.mine]
@@ -153,7 +153,7 @@ class SharedSequence(gpt_modules.WholeSequence):
         return tensor[:, self.mine]
 
     def join(self, own):
-        """Returns the tokens of all ranks in their order."""
+        """Returns the tokens of all ranks in the order of the sequence."""
         parts = [torch.empty_like(own) for _ in range(dist.get_world_size(self.group))]
         dist.all_gather(parts, own, group=self.group)
         return torch.cat(parts, 1)[:, self.order]
@@ -253,7 +253,7 @@ class Pipeline(OneReplica):
         return min(stage, 2 * self.setup.world - 1 - stage) if self.kind == "zbv" else stage % self.setup.world
 
     def micro_batches(self, batches, rows):
-        """Returns the number of micro-batches for this many batches of `rows` samples."""
+        """Returns the number of micro-batches of the pipeline for this many batches, each of `rows` samples."""
         world = self.setup.world
         allowed = {"1f1b": lambda n: n >= world, "interleaved": lambda n: n < world or n % (n // world) == 0}
         counts = [batches * parts for parts in range(1, min(rows, self.limit) + 1) if rows % parts == 0]
@@ -265,7 +265,7 @@ class Pipeline(OneReplica):
         return counts[-1]
 
     def schedule_of(self, batches, rows):
-        """Returns the schedule for this many batches of `rows` samples. Its stages have buffers of fixed sizes."""
+        """Returns the schedule for this many batches, each of `rows` samples. Its buffers fit only this shape."""
         if (batches, rows) not in self.schedules:
             setup, shape, count = self.setup, self.shape, self.micro_batches(batches, rows)
             words, hidden, logits = (
@@ -283,7 +283,7 @@ class Pipeline(OneReplica):
         return self.schedules[batches, rows]
 
     def loss(self, output, target):
-        """Returns a micro-batch's part of the loss. The last stage has its micro-batches in their order."""
+        """Returns a micro-batch's part of the loss. The last stage computes micro-batches in order, as self.weights."""
         return self.setup.loss(output, target) * next(self.weights)
 
     def step(self, step, micro):
@@ -303,8 +303,8 @@ class Pipeline(OneReplica):
         return lambda: self.share(output, last), loss
 
     def run(self, batches, of):
-        """Runs the schedule on `batches`, which have equally many samples. of: number of all batches of the step.
-        Returns output and loss, if this rank has the last stage."""
+        """Runs the schedule on `batches`, which have equally many samples. of: number of batches in the whole step.
+        Returns the output and the loss on the rank of the last stage, and (None, 0) on other ranks."""
         schedule, losses = self.schedule_of(len(batches), len(batches[0].ids)), []
         words, targets, ids = (torch.cat(parts) for parts in zip(*batches))
         count = self.micro_batches(len(batches), len(batches[0].ids)) // len(batches)

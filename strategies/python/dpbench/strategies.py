@@ -219,7 +219,7 @@ class Strategy:
                 entries = self.optimizer.state.get(tensor, {})
                 for slot, key in slots.items():
                     entry = entries.get(key)
-                    if entry is None and self.setup.optimizer_kind == "own":  # only the optimizer knows its first value
+                    if entry is None and self.setup.optimizer_kind == "own":  # initial value unknown
                         continue
                     found[f"{name}.{slot}"] = entry if entry is not None else (
                         torch.zeros(()) if slot == "step" else torch.zeros_like(tensor.detach()))

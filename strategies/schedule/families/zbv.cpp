@@ -12,8 +12,8 @@ namespace {
 // and `up` on the way back.
 class VeeRank {
  public:
-  // If there are too few micro-batches to fill the pipeline, makes the schedule for as many as fill it, and leaves out
-  // the computations of those that do not exist.
+  // If there are too few micro-batches to fill the pipeline, makes the schedule for the smallest number that fills it,
+  // and leaves out the computations of the micro-batches that do not exist.
   VeeRank(const Request& request, int rank)
       : tape_(request.microbatches),
         ranks_(request.ranks),

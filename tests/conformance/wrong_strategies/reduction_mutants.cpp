@@ -52,7 +52,7 @@ std::function<StrategyInfo()> masking(const std::function<at::Tensor(const at::T
   });
 }
 
-// Makes a reference strategy with `change` applied to its parts, which promises to skip steps with a non-finite
+// Makes a reference strategy with `change` applied to its parts. The strategy promises to skip steps with a non-finite
 // gradient.
 std::function<StrategyInfo()> skipping(const std::function<void(Parts&)>& change) {
   return [made = with(change)] {
@@ -99,8 +99,8 @@ void reduce_without_waiting(Run& run, at::Tensor& flat, size_t) {
   run.group->allreduce(tensors);
 }
 
-// A mistake: waits at most 3 ms for the allreduce. This suffices in the scenario `late`, in which a rank is late by 2
-// ms, but not if two ranks are late.
+// A mistake: waits at most 3 ms for the allreduce. This suffices for a rank that is late by 2 ms, but in the scenario
+// `late` some ranks are late by 4 ms.
 void wait_for_one_late_rank(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
   std::vector<at::Tensor> tensors = {flat};
@@ -139,8 +139,8 @@ void skip_checkpointed_layer(Parts& parts) {
   };
 }
 
-// Reduces gradient.contiguous() of each gradient, which is a copy if the gradient has other strides. It is a mistake
-// not to copy the result back.
+// Reduces gradient.contiguous() of each gradient. If the gradient has other strides, contiguous() returns a copy. With
+// copy_back = false, a mistake, the reduced copy is lost.
 void reduce_contiguously(Run& run, bool copy_back) {
   for (auto& gradient : run.gradients) {
     at::Tensor dense = gradient.contiguous();

@@ -12,7 +12,7 @@ struct Replicas;
 
 struct ReplicaParts {
   std::function<std::vector<int64_t>(int64_t rows, int replicas)> cut = chunk_sizes;
-  int64_t refreshed_steps = 1000;  // replicas copy replica 0's state in this many first steps only
+  int64_t refreshed_steps = 1000;  // number of the first steps in which the replicas copy replica 0's state
   bool zero_replicas = true;       // if true, the replicas' gradients are zeroed before a step
   bool zero_idle_replicas = true;  // if true, the gradients of replicas without samples are zeroed too
   bool one_loss = true;            // true: one loss on the gathered output; false: the mean of the replicas' losses
@@ -183,8 +183,8 @@ std::vector<int64_t> cut_if_all_have_samples(int64_t rows, int replicas) {
   return sizes;
 }
 
-// A mistake: throws if more than one replica gets no samples. With 8 replicas, every scenario's batch reaches at least
-// 7 of them, but a batch of 10 samples reaches only 5.
+// A mistake: throws if more than one replica gets no samples. The batch of 10 samples in the check chunk-tables reveals
+// it: of 8 replicas, only 5 get samples.
 std::vector<int64_t> cut_if_most_have_samples(int64_t rows, int replicas) {
   const auto sizes = chunk_sizes(rows, replicas);
   check(static_cast<int>(sizes.size()) >= replicas - 1, "no rows");

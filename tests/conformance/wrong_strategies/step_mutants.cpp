@@ -68,7 +68,8 @@ void weight_micro_batches(Parts& parts, double (*size)(const Batch&)) {
   };
 }
 
-// A mistake: reduces only the gradients that this rank has. Ranks that used more parameters then wait for this rank.
+// A mistake: each rank reduces only the gradients of the parameters that it used itself. A rank that used more
+// parameters than the others then waits for them.
 void reduce_only_used(Parts& parts) {
   parts.before_reduce = [](Run& run) {
     run.gradients.clear();
@@ -76,7 +77,8 @@ void reduce_only_used(Parts& parts) {
   };
 }
 
-// A mistake: reduces the gradient of a shared weight before the weight's second use in the model has added its part.
+// Imitates a mistake: the gradient of a shared weight is reduced before the weight's second use in the model has added
+// its part. Half of the gradient then stays this rank's own.
 void reduce_tied_partly(Parts& parts) {
   const auto own = std::make_shared<std::map<int, at::Tensor>>();
   const auto guard = std::make_shared<std::mutex>();

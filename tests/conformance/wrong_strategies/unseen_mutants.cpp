@@ -70,7 +70,8 @@ void update_twice_after_a_look(Parts& parts) {
   };
 }
 
-// A mistake: leaves out updates from the third step after a look on. Before the first look, the strategy is right.
+// A mistake: from the third step after each call of gradients() on, leaves out the updates. Before the first call, the
+// strategy is right.
 void stop_updating_after_a_look(Parts& parts) {
   constexpr int64_t never = -1;
   const auto since_look = std::make_shared<OfRanks<int64_t>>();
@@ -90,7 +91,7 @@ void stop_updating_after_a_look(Parts& parts) {
 
 bool is_wrapped(Run& run) { return dynamic_cast<ForwardingBackend*>(run.group->getBackend(at::kCPU).get()) != nullptr; }
 
-// A mistake: reduces NaN of all buckets but the first as zero.
+// A mistake: in all buckets but the first, replaces NaN and infinity by zero before the reduction.
 void mask_later_buckets(Parts& parts) {
   parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
     if (bucket > 0) flat.nan_to_num_(0, 0, 0);

@@ -150,7 +150,7 @@ dpbench.run({str(EXAMPLE)!r}, strategy="plain-average", workload="random-linear"
 
 class Files(unittest.TestCase):
     def refused(self, text, *flags):
-        """Returns the exit code and the message for a Python file of this text."""
+        """Runs `dpbench check` with a plug-in file that contains `text`. Returns the exit code and stderr."""
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "mine.py")
             file.write_text(text, encoding="utf-8")
@@ -182,7 +182,7 @@ class Files(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, r"--python: \S+ .*\btorch\b")
 
-    def test_list_prints_the_parameters_of_the_pytorch_strategy_py_ddp(self):
+    def test_list_prints_the_default_and_range_of_the_parameter_bucket_mb_of_py_ddp(self):
         done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"\nbucket_mb +25 +number above 0 ")
@@ -190,7 +190,7 @@ class Files(unittest.TestCase):
     def test_output_printed_by_a_python_file_does_not_reach_stdout(self):
         code, errors = self.refused("import dpbench\nprint('loaded')\n@dpbench.strategy('mine')\nclass A(dpbench.Strategy): pass\n",
                                     "--workload", "random-linear", "--cpus", "1", "--backend", "shm")
-        self.assertEqual(code, 1, errors)  # exit code 1: dpbench printed a report, and call() parsed it
+        self.assertEqual(code, 1, errors)  # 1: a check failed; call() has parsed stdout as JSON
         self.assertIn("NotImplementedError: step(self, step, micro)", errors)
 
     def test_python_strategies_are_skipped_under_the_fast_runtime(self):

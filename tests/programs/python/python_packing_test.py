@@ -30,19 +30,19 @@ class Packing(unittest.TestCase):
 
     def test_a_batch_is_unpacked_after_batches_of_other_shapes_were_packed(self):
         data, values = packing.Data(), [pair(3, 4), pair(5, 2), pair(4, 3), pair(3, 4, samples=6), pair(9, 9)]
-        packed = [data.pack(value) for value in values]  # all but the last have as many bytes for each sample
+        packed = [data.pack(value) for value in values]  # the first four have equally many bytes per sample
         for value, one in zip(values, packed):
             self.assert_same(data.unpack(one, torch.float32), value)
         self.assertEqual(packed[0].shape[1], packed[3].shape[1], "one form has one width")
 
-    def test_rows_of_a_packed_batch_are_unpacked(self):
+    def test_a_slice_of_rows_of_a_packed_batch_can_be_unpacked(self):
         data, value = packing.Data(), pair(3, 4, samples=6)
         packed = data.pack(value)
         data.pack(pair(4, 3))
         self.assert_same(data.unpack(packed[2:4], torch.float32),
                          {"ids": tuple(part[2:4] for part in value["ids"]), "weight": value["weight"][2:4]})
 
-    def test_outputs_are_unpacked_after_outputs_of_other_shapes(self):
+    def test_outputs_are_unpacked_after_outputs_of_other_shapes_were_packed(self):
         output, values = packing.Output(), [(torch.rand(2, 3), torch.rand(2, 2, 2)), (torch.rand(2, 5), torch.rand(2, 4, 2))]
         packed = [output.pack(value) for value in values]
         for value, one in zip(values, packed):
@@ -51,7 +51,7 @@ class Packing(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "cannot tell them apart"):
             output.pack((torch.rand(2, 4), torch.rand(2, 3)))
 
-    def test_a_single_tensor_stays_as_it_is(self):
+    def test_packing_and_unpacking_return_a_single_tensor_unchanged(self):
         single = torch.rand(2, 3)
         for packer in (packing.Data(), packing.Output()):
             self.assertIs(packer.pack(single), single)

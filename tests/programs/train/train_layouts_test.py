@@ -13,8 +13,8 @@ import reports  # noqa: F401, importing this module validates every report that 
 
 DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
 STEPS = 280
-# The bound of the check trajectory (harness/conform/judges/judge_course.cpp): 128 float32 roundoffs of the loss, plus 8
-# times the largest difference between the losses of one device in float32 and in float64.
+# Tolerance like that of the check trajectory (harness/conform/judges/judge_course.cpp): 128 float32 roundoffs of the
+# largest loss, plus 8 times the largest difference between the losses of one device in float32 and in float64.
 PASS = 128 * 2**-24
 FACTOR = 8
 
@@ -40,7 +40,7 @@ class TrainLayouts(unittest.TestCase):
 
     @classmethod
     def training(cls, *flags, epochs=2):
-        """Trains to the end. Returns the report's results."""
+        """Trains to the end. Returns the key `training` of the report's case."""
         done = subprocess.run(cls.words(*flags, epochs=epochs), capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
         (case,) = json.loads(next(cls.out.glob("*/run.json")).read_text())["cases"]
@@ -92,7 +92,7 @@ class TrainLayouts(unittest.TestCase):
                 training = self.training(*layout, mesh, "--resume", file, "--save", resumed)
                 self.assertNotEqual(training["resumed_at"] % (STEPS // 2), 0, "in the middle of an epoch")
                 self.assert_those_of_one_device(training["loss_curve"])
-            if mesh == "pp=2,dp=2":  # it adds in the same order as the layout that saved
+            if mesh == "pp=2,dp=2":  # sums gradients in the same order as dp=2,pp=2
                 self.assertEqual(resumed.read_bytes(), straight.read_bytes())
 
     def test_ranks_save_checkpoint_shards_that_other_layouts_can_resume(self):

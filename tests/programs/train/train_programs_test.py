@@ -265,12 +265,14 @@ class Training(unittest.TestCase):
 
     @staticmethod
     def unfinished(directory):
-        """Returns the files in a checkpoint directory that belong to another save than its index, also temporary ones."""
+        """Returns the shard files in a checkpoint directory that belong to another save than index.json does. Includes
+        temporary files."""
         save = json.loads((directory / "index.json").read_text())["save"]
         return [path.name for path in directory.glob("*.safetensors*") if not path.name.startswith(save)]
 
     def kill_rank_1_in_a_save(self, directory, *arguments):
-        """Trains with a save after every step, until a save is unfinished because rank 1 was killed in it."""
+        """Trains with a save after every step. Pauses rank 1 again and again until a pause falls into a save, then
+        kills rank 1, so that this save stays unfinished."""
         mark = f"TRAIN_PROGRAMS={self.folder}"
         words = self.words(*arguments, "--epochs", "100000", "--checkpoint-every", "1", "--checkpoint", f"{directory}/")
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -281,7 +283,7 @@ class Training(unittest.TestCase):
 
         def stopped_in_a_save():
             os.kill(rank, signal.SIGSTOP)
-            time.sleep(0.05)  # rank 0 goes on until it waits for rank 1
+            time.sleep(0.05)  # rank 0 continues until it waits for rank 1
             names = self.unfinished(directory)
             # Without the file of rank 1, rank 0 cannot write the index.
             if names and not any(name.endswith("-00002-of-00002.safetensors") for name in names):

@@ -252,7 +252,7 @@ class Collectives(Titles):
     SIZES = {1000: {"shm": [1, 2], "gloo": [3, 4], "memcpy": [0.1, 0.1]},
              10**8: {"shm": [1e4, 1.1e4], "gloo": [9e3, 1.2e4], "memcpy": [1e4, 1e4]}}
 
-    def test_a_chart_title_counts_the_sizes_at_which_every_repetition_of_a_backend_is_faster(self):
+    def test_a_chart_title_counts_the_sizes_at_which_one_backend_is_faster_in_every_repetition(self):
         self.in_order(messages.latency(self.SIZES), "shm", "faster", "gloo", "1 of 2")
         self.in_order(messages.latency({1000: self.SIZES[1000]}), "shm", "faster", "gloo", "every")
         three = self.SIZES[1000] | {"nccl": [5, 6]}

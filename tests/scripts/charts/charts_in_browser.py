@@ -18,7 +18,7 @@ import sample_runs
 from browser import Browser
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-# Print: an A4 or Letter page without its margins, landscape (the page asks for it) or portrait.
+# Print: the area inside the margins of an A4 or Letter page, landscape (as the page's CSS asks) or portrait.
 LOOKS = [("desk", 1366, 900, False, "screen"), ("desk", 1366, 900, True, "screen"),
          ("phone", 390, 844, False, "screen"), ("phone", 390, 844, True, "screen"),
          ("landscape", 980, 718, False, "print"), ("portrait", 718, 980, True, "print")]
@@ -201,7 +201,7 @@ class Charts(unittest.TestCase):
                 inks.add(page.run("getComputedStyle(document.querySelector('figure svg text')).fill"))
         self.assertEqual(inks, {"rgb(87, 96, 106)", "rgb(154, 164, 175)"})
 
-    def test_a_printed_page_is_light_without_controls_and_shows_what_is_folded(self):
+    def test_a_printed_page_is_light_and_shows_folded_tables_and_evidence_but_no_controls(self):
         with self.open("everything", 980, 718, dark=True, media="print") as page:
             page.run("document.documentElement.dataset.theme = 'dark'")
             inks = page.run("['h1', 'figure svg text'].map((each) => getComputedStyle(document.querySelector(each)))"
@@ -225,7 +225,8 @@ class Charts(unittest.TestCase):
             page.click(f"{head} button")
             falling = page.run(f"({COLUMN})(5)")
             self.assertEqual(page.run(f"document.querySelector('{head}').ariaSort"), "descending")
-        # Cases without a value come last in both directions. local-sgd stays below the heading of other mathematics.
+        # Cases without a value come last in both directions. The last row, local-sgd, stays below the heading "Other
+        # mathematics".
         self.assertEqual([place for place, value in enumerate(rising) if value == ""], [2, 3, 4, 5, 6])
         self.assertEqual([place for place, value in enumerate(falling) if value == ""], [2, 3, 4, 5, 6])
         with self.open("many") as page:
@@ -246,13 +247,13 @@ class Charts(unittest.TestCase):
             self.assertEqual(sorted(page.run(f"({COLUMN})(4)")), ["disturbed", "failed", "interrupted", "skipped", "wrong"])
             self.assertEqual(page.run("document.querySelector('#cases-table .heading').checkVisibility()"), False)
 
-    def test_captions_name_disturbed_cases_and_the_header_says_who_disturbed_them(self):
+    def test_captions_name_disturbed_cases_and_the_header_says_how_many_cores_other_programs_took(self):
         with self.open("troubled") as page:
             self.assertIn("other programs took 0.6 of 2 cores", page.run("document.querySelector('header .amber').innerText"))
             captions = page.run("[...document.querySelectorAll('figcaption')].map((node) => node.textContent)")
             self.assertEqual(len([text for text in captions if re.search(r"\b1 disturbed\b[^.]*: dp × 1\.", text)]), 6)
 
-    def test_the_charts_of_replicas_that_share_cores_draw_the_ceiling_of_the_cores(self):
+    def test_only_the_throughput_and_efficiency_charts_draw_a_ceiling_of_the_cores_if_replicas_share_cores(self):
         with self.open("usual") as page:
             drawn = page.run("[...document.querySelectorAll('figure svg')].map((svg) => svg.textContent)")
             self.assertEqual(["ceiling" in text for text in drawn], [True] * 2 + [False] * 5)
@@ -275,7 +276,7 @@ class Charts(unittest.TestCase):
             page.click("h1")
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
 
-    def test_every_point_of_a_chart_stands_at_its_world(self):
+    def test_points_stand_at_the_tick_of_their_world_and_history_charts_have_a_column_for_each_run(self):
         # The page "usual" has charts with a linear axis. The page "training" has charts with a logarithmic axis.
         for name, worlds in (("usual", {1, 2, 4}), ("training", {1, 2, 4, 8, 64})):
             with self.open(name) as page:
@@ -312,7 +313,7 @@ class Charts(unittest.TestCase):
         listed = json.loads(subprocess.run([PROGRAM, "list", "-o", "json"], check=True, capture_output=True).stdout)
         self.assertEqual({each["name"] for each in listed["strategies"]} - {*palette.STRATEGIES}, set())
 
-    def test_a_chart_is_headed_by_its_message(self):
+    def test_each_chart_is_headed_by_its_title_or_else_by_the_name_of_its_figure(self):
         with self.open("usual") as page:
             heads = page.run("[...document.querySelectorAll('figure h3')].map((each) => each.textContent)")
         messages = (r"^dp\b.*\bfastest\b.*\bworld 4\b.*\b158,000 samples/s",
@@ -353,7 +354,8 @@ class Charts(unittest.TestCase):
                   return {keys: numbers("key"), series: numbers("series"), loose: numbers("key").length ? loose : 0};
                 })""")
         switched = [chart for chart in charts if chart["series"]]
-        # Both: throughput, efficiency, strategies; "training": loss, accuracy; "everything": history (3), allreduce (2)
+        # Charts with a legend. "training": throughput, efficiency, strategies, loss, accuracy. "everything":
+        # throughput, efficiency, strategies, history (3), allreduce (2).
         self.assertEqual(len(switched), 3 + 2 + 3 + 3 + 2)
         for chart in switched:
             self.assertEqual((chart["keys"], chart["loose"]), (chart["series"], 0))

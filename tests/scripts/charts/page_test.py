@@ -164,7 +164,7 @@ class Data(unittest.TestCase):
             other = data.Case(usual.run, usual.raw | {"id": usual.raw["id"] + named, key: value})
             if other.group != usual.group:
                 grouped.add(key)
-        # A chart also shows weak and strong scaling apart, and cases whose ranks share devices.
+        # Cases with another batch size, another scaling or ranks that share devices also get a chart of their own.
         self.assertEqual(grouped, compared | settings | {"batch", "scaling", "oversubscribe"})
 
     def test_collective_times_are_grouped_by_size_and_backend_with_one_per_repetition(self):
@@ -423,7 +423,8 @@ class Palette(unittest.TestCase):
 
     def test_series_of_one_chart_have_different_colours_in_any_order_of_appearance(self):
         wanted = {"ddp x=2": "s1", "py-zero1": "s13", "ddp x=1": "s1", "dp": "s2", "mine": "s13"}
-        # The first by name keeps the strategy's colour; the others get colours that no built-in strategy has.
+        # Of the series that want the same colour, the first by name gets it. The others get colours that no built-in
+        # strategy has.
         chosen = {"ddp x=1": ("s1", 0), "ddp x=2": ("s14", 0), "dp": ("s2", 0), "mine": ("s13", 0),
                   "py-zero1": ("s15", 0)}
         self.assertEqual(palette.assigned(wanted), chosen)

@@ -58,7 +58,8 @@ TEST(ActivationDistribution, AContractionOverAShardedDimensionGivesAPartialSum) 
   EXPECT_TRUE(mentions_in_order(met(Rule::contraction, {varying, replicated}), {"f ", "varying"}));
 }
 
-// A typed pass in which tests make tensors of all types. Wrong pairs are stored in `found`.
+// While an object of this class exists, operations propagate types. `found` gets the first wrong pair: an operation
+// with input types that it cannot combine. tensor() makes tensors of any type.
 struct Typed {
   TypeFindings found;
   TypedPass pass;
@@ -102,7 +103,7 @@ TEST(ActivationTypes, ArePassedOnByOperations) {
   }
 }
 
-TEST(ActivationTypes, OfWrongPairsAreNamedWithTheOperationTheBlockAndTheAxis) {
+TEST(ActivationTypes, AWrongPairOfOperationAndInputsIsNamedWithTheModelsBlockAndTheAxis) {
   using Call = std::function<at::Tensor()>;
   const auto tensor = Typed::tensor;
   const std::vector<std::pair<std::string, Call>> calls = {
@@ -147,7 +148,7 @@ TEST(ActivationTypes, LetAnInvariantTensorWithoutAGradientBeMixedWithOthers) {
   EXPECT_NE(typed.found.mistake, "");
 }
 
-TEST(ActivationTypes, OfACollectivesInputMustBeTheOneThatItTakes) {
+TEST(ActivationTypes, ACollectiveNamesTheTypeThatItTakesIfItsInputHasAnotherType) {
   const Cut cut{0, {1, 1}};
   using Call = std::function<at::Tensor(const at::Tensor&, const Axis&)>;
   const std::vector<std::tuple<std::string, Spread, Spread, Call>> calls = {
@@ -204,7 +205,7 @@ TEST(ActivationTypes, AreKeptPerAxis) {
   EXPECT_EQ(spread_on(y, cp), varying);
 }
 
-TEST(ActivationTypes, OfAThreadWithoutFindingsAreCheckedOnlyInABuildWithAssertions) {
+TEST(ActivationTypes, AreCheckedWithoutATypeFindingsObjectOnlyInABuildWithAssertions) {
   const TypedPass pass;
   const at::Tensor x = Typed::tensor(partial);
 #ifdef NDEBUG

@@ -50,7 +50,7 @@ at::Tensor piece_of(const at::Tensor& whole, const Cut& cut, int rank) {
 struct Collective {
   std::string name;
   Type from, to;
-  // How a tensor of which each rank has a piece is cut into these pieces, before and after the collective.
+  // How a varying tensor is cut into one piece per rank: `source` before the collective, `target` after it.
   Cut source, target;
   std::function<at::Tensor(const at::Tensor&, const Axis&)> call;
 };
@@ -85,7 +85,7 @@ at::Tensor tensor_of(Type type, const Cut& cut, at::IntArrayRef whole, int rank,
   return type == Type::varying ? piece_of(all, cut, rank) : all;
 }
 
-// Returns the whole tensor that the ranks' pieces, copies or summands stand for together.
+// Returns the whole tensor: the ranks' pieces joined, the common tensor, or the sum of the ranks' summands.
 at::Tensor meaning_of(Type type, at::IntArrayRef whole, int world, int seed) {
   at::Tensor sum = integers(whole, 0, seed);
   for (int rank = 1; rank < world && type == Type::partial; ++rank) sum = sum + integers(whole, rank, seed);

@@ -414,7 +414,7 @@ size_t entries(const char* directory) {
   return std::distance(begin, end);
 }
 
-TEST(BackendThreads, LeaksNoFileDescriptorsAndNoMemoryMappingsWhenGroupsEnd) {
+TEST(BackendThreads, LeakNoFileDescriptorsAndNoMemoryMappingsWhenGroupsEnd) {
   const auto once = [] {
     expect_ranks_succeed({.backend = "threads", .world = 3}, [](const Backend& backend, int) {
       const auto shared = backend->allocateTensor(50000, at::TensorOptions().dtype(at::kFloat));

@@ -183,7 +183,7 @@ TEST_P(MessageFaults, SendRefusesInvalidPeersAndTensorsWithGaps) {
   });
 }
 
-TEST(MessagesBetweenHosts, NameBothRanksOfAReceiveThatTimesOut) {
+TEST(MessagesBetweenHosts, AReceiveThatTimesOutNamesBothRanks) {
   const Team team{.backend = "threads", .world = 2, .per_host = 1, .timeout = 500ms};
   const auto errors = run_ranks(team, [](const Backend& backend, int rank) {
     if (rank == 0) recv(backend, at::ones(7), 1, 3)->wait();

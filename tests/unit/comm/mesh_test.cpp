@@ -24,7 +24,7 @@ void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
   require_equal(all, at::tensor(std::vector<int64_t>(due.begin(), due.end())), axis.name);
 }
 
-TEST(MeshOfRanks, GroupsRanksOnEachAxisAndInItsPartsAsInARowMajorGrid) {
+TEST(MeshOfRanks, GroupsRanksOnEachAxisAndOnEachPartOfAnAxisAsInARowMajorGrid) {
   const std::vector<MeshShape> meshes = {{{"dp", 2}},
                                          {{"dp", 1}, {"tp", 3}},
                                          {{"dp", 2}, {"tp", 2}},
@@ -119,7 +119,7 @@ TEST(MeshGroups, AcrossHostsHaveTheRanksOfARowMajorGridAndNameThemByGlobalNumber
   EXPECT_TRUE(says(errors[1], "rank 1 #") && says(errors[1], "rank 3 #")) << errors[1];
 }
 
-TEST(MeshOfRanks, CanReplaceEachProcessGroupByTheOneThatAFunctionReturnsForIt) {
+TEST(MeshOfRanks, PassesEachOfItsProcessGroupsOnceToTheFunctionThatReplacesThem) {
   const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
     const auto world = make_process_group("threads", with_prefix("world", setup));
     const auto names_of = [&](const Mesh& mesh) {

@@ -70,7 +70,7 @@ TEST(PredictedTimeline, TheShareOfACollectiveThatCannotOverlapDelaysTheStep) {
   EXPECT_EQ(half.transfer(4), 2);
   half.compute(1);
   half.wait_for_all();
-  EXPECT_EQ(half.exposed(), 3);  // of the overlapped 2, computation hides 1
+  EXPECT_EQ(half.exposed(), 3);  // 2 cannot overlap; computation hides 1 of the other 2
   none.transfer(4);
   none.compute(9);
   EXPECT_EQ(none.exposed(), 4);
@@ -186,7 +186,7 @@ TEST(SpeedOfADevice, CannotBeFittedToARunThatDidNotMeasureGptOnOneDevice) {
   expect_contains(refusal(good, Device::cpu, Dtype::f32, 2), {"--threads 2"});
 }
 
-TEST(PredictedOverlap, OfCommunicationIsTheMeanMeasuredForStrategiesThatOverlapOnGpus) {
+TEST(PredictedOverlap, IsTheMeanMeasuredOnGpusOverStrategiesThatOverlapCommunication) {
   Report report = summarised({gpt_case("small", 1, 1e6, 2e6, 1e5)});
   EXPECT_EQ(measured_overlap(report), std::nullopt);
   for (const auto& [strategy, overlap] :
@@ -252,13 +252,14 @@ TEST(PredictedTime, OfContextParallelismAddsFourExchangesOfKeysAndValuesPerLayer
   const double layer_s = 3e-6 + 4 * keys_and_values / 100e9;
   const double allreduce_s = 2e-6 + bytes_of(small) / 100e9;
   EXPECT_NEAR(timed(layout_on({{"cp", 2}}, 1), machine).context_s, 8 * layer_s + allreduce_s, 1e-9);
-  // Slow computation hides half of the exchanges beside it, but nothing of the gradients' last hop.
+  // With an overlap of 0.5, slow computation hides half of the exchange in the forward pass and of the first hop in the
+  // backward pass. Nothing hides the second hop, which sends gradients back.
   machine.overlap = 0.5, machine.speed = constant_speed(1e6, "a test");
   const double half_s = 0.5 * (2e-6 + 3 * keys_and_values / 100e9) + 1e-6 + keys_and_values / 100e9;
   EXPECT_NEAR(timed(layout_on({{"cp", 2}}, 1), machine).context_s, 8 * half_s + allreduce_s, 1e-9);
 }
 
-TEST(PredictedTime, OfTensorParallelismAddsFourAllreducesPerLayerAndTwoMore) {
+TEST(PredictedTime, OfTensorParallelismAddsFourAllreducesPerLayerAndOneEachForEmbeddingAndHead) {
   const Time time = timed(layout_on({{"tp", 2}}, 1), request_for(2).machine);
   const double sum_s = 2e-6 + 4.0 * 16 * 32 * 64 / 100e9;
   EXPECT_NEAR(time.tensor_s, (4 * 8 + 2) * sum_s, 1e-9);
@@ -347,7 +348,7 @@ TEST(LayoutPlan, ListsLayoutsThatFitAndFindsTheFastest) {
   }
 }
 
-TEST(LayoutPlan, TellsThePartsOfAMemoryInPercentLargestFirstWithoutThoseBelowOnePercent) {
+TEST(LayoutPlan, TellsThePartsOfMemoryInPercentLargestFirstAndOmitsPartsBelowOnePercent) {
   const Memory memory{.parameters = 10, .gradients = 9, .state = 20, .activations = 60.4, .buffers = 0.6};
   EXPECT_EQ(parts_text(memory), "memory: activations 60 %, optimizer state 20 %, parameters 10 %, gradients 9 %");
 }

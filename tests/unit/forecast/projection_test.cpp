@@ -70,7 +70,7 @@ TEST(PredictedAllreduce, TreeTakesTheTimeOfGoingUpAndDownAllLevels) {
 // once. Each of the ring's 30 messages takes as long as on these links: 10 us + 50 MB / 16 / (4 x 50 GB/s) = 25.625 us.
 TEST(PredictedAllreduce, AcrossHostsIsLimitedByTheSlowestLink) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 16, 50e6, {nvlink, ethernet, 4}), 30 * 25.625e-6, 1e-12);
-  // Hosts with one device have no links inside, however slow these would be.
+  // With one device per host, the slow link within a host (`intra`) is not used.
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 4, 50e6, {{1e6, 1}, ethernet, 1}), 6 * 260e-6, 1e-12);
   // A tree allreduce over 16 devices in hosts of 4 has 2 levels within hosts and 2 levels between hosts, and goes up
   // and down each level.

@@ -18,7 +18,7 @@ struct Row {
   gpt::Shape shape;
   Layout layout;
   double published;
-  // largest accepted relative error; the reason for a larger one is given where the measurement is listed
+  // largest accepted relative error; a comment on the measurement gives the reason for a value above usual_error
   double most_off = usual_error;
   // predictions with the same text in this field must be in the order of the published figures; empty: in any order
   std::string order = {};

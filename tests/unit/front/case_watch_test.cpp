@@ -83,7 +83,7 @@ TEST(CaseWatch, DropsMeasurementsWhenTheChecksBrokeTheProcessGroup) {
   EXPECT_EQ(outcome->checks.size(), 1u);
 }
 
-TEST(CaseWatch, DropsMeasurementsIfTheWorkerReportsThatItTimedNothingAndKeepsItRunning) {
+TEST(CaseWatch, DropsMeasurementsAndKeepsTheProcessGroupIfAWorkerReportsThatItTimedNothing) {
   CaseWatch watch("c", Event::ran, 1, 30, true, 0);
   Json answer = {
       {"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", false}, {"untimed", true}};
@@ -458,7 +458,7 @@ TEST(CaseWatch, ReportsOomKillsAsOutOfMemory) {
   EXPECT_TRUE(watch.verdict(2)->out_of_memory);
 }
 
-TEST(CaseWatch, ReportsTheReasonForWhichRankZeroRefusesACase) {
+TEST(CaseWatch, ReportsWhetherRankZeroRefusedAScenarioOrTheModel) {
   CaseWatch watch("c", Event::checked, 2, kTimeout, true, 0);
   for (const int rank : {0, 1})
     watch.on_line(rank, Json({{"event", "checked"}, {"case", "c"}, {"refused", rank == 0 ? "model" : "none"}}).dump(),

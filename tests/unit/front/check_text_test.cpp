@@ -58,7 +58,7 @@ TEST(CheckText, CountsSkippedAndFailedCasesByReason) {
       text, {"of 3 cases", "2 cases skipped", report.cases[0].reason, "1 case failed", report.cases[2].reason}));
 }
 
-TEST(CheckText, BeginsWithTheMostFrequentReasonForUncheckedCases) {
+TEST(CheckText, FirstLineNamesTheMostFrequentReasonForUncheckedCases) {
   Report report;
   for (const char* workload : {"one", "two", "three", "four"})
     report.cases.push_back(checked("mine", workload, CaseStatus::skipped, {}));

@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-// A fake build: each block has 10 steps and takes 1 ms, of which the rank waited `queue_ns` for a core.
+// A fake build: each block has 10 steps and takes 1 ms. In each block the rank waits `queue_ns` for a core.
 class FakeBuild : public CaseRunner {
  public:
   CaseOutcome run(const CaseSpec&, const Json&) override {
@@ -32,7 +32,8 @@ class FakeBuild : public CaseRunner {
   int blocks = 0;
 };
 
-// Returns a fake clock: readings of the cores' times, 1 s apart. Between readings, other programs use `load` cores.
+// Returns a fake source of readings of the cores' busy times, 1 s apart. In each second, this program uses one core and
+// other programs use `load` cores.
 ReadCpuTimes times_with(double load) {
   return [=, seconds = 0.0]() mutable {
     seconds += 1;

@@ -45,7 +45,7 @@ TEST(FindBatch, TriesNoBatchBelowTheSmallestAllowed) {
   }
 }
 
-TEST(FindBatch, TableShowsTheBytesOfTheBatchAndWhyOneMoreSampleDoesNotFit) {
+TEST(FindBatch, TableShowsTheMemoryUsedWithTheBatchAndWhyALargerOneDoesNotFit) {
   FoundBatch found;
   found.spec.strategy = "fsdp", found.spec.workload = "gpt", found.spec.world = 2, found.batch = 37;
   found.spec.params = {{"reshard", "off"}};

@@ -239,8 +239,8 @@ TEST_F(LaunchLoopTest, RecordsInTheReportTheOrderInWhichCasesWereLaunched) {
   for (const auto& [position, id] : order) EXPECT_EQ(id, runner_.calls.at(static_cast<size_t>(position)));
 }
 
-TEST_F(LaunchLoopTest, JsonlOutputReportsEachCaseFromItsFirstLaunchToItsLast) {
-  std::map<std::string, std::vector<std::string>> events;  // events by case id; under "", the events of no case
+TEST_F(LaunchLoopTest, JsonlOutputHasAStartAndAnEndPerCaseAndAnEventPerLaunch) {
+  std::map<std::string, std::vector<std::string>> events;  // events by case id; "": events without a case
   Json last;
   EventLines lines(report_, [&](const std::string& text) {
     const Json json = parse_json(text, "line");

@@ -131,7 +131,7 @@ TEST_F(Workers, LeakNoFileDescriptors) {
   }
 }
 
-TEST_F(Workers, GetAUniqueUnguessableNoncePerGroup) {
+TEST_F(Workers, GetADifferentNonceOf128BitsPerGroup) {
   const WorkerSettings settings{
       .program = DPBENCH_FAKE_WORKER, .plugins = {}, .cpus = {}, .timeout_s = 4, .logs = root_ / "logs"};
   std::set<std::string> nonces;
@@ -144,7 +144,7 @@ TEST_F(Workers, GetAUniqueUnguessableNoncePerGroup) {
   EXPECT_EQ(nonces.size(), 3u);
 }
 
-TEST_F(Workers, PassOnEachLineThatARankPrints) {
+TEST_F(Workers, HaveTheirPrintedLinesPassedToTheOutputCallback) {
   std::vector<std::string> heard;
   Launcher launcher({.program = DPBENCH_FAKE_WORKER,
                      .plugins = {},

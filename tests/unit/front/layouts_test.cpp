@@ -95,7 +95,7 @@ TEST(Layouts, DrawnAtRandomHave2To8RanksAndVaryInMeshModelDtypeAndParameters) {
   EXPECT_EQ(values, (std::set<std::string>{"schedule=gpipe", "parts=2", "parts=3", "verify=on"}));
 }
 
-// Replaces a failing layout by a simpler one that fails too, as long as there is one.
+// Replaces a failing layout by a simpler one that fails too, until no simpler one fails. Returns the last layout.
 CaseSpec shrunk(CaseSpec spec, const std::function<bool(const CaseSpec&)>& fails) {
   const Catalogue all = with_layouts();
   for (bool found = true; found;) {
@@ -145,7 +145,7 @@ TEST(Layouts, ThatAlwaysFailAreShrunkToTwoRanks) {
   expect_contains(repeating_command(narrow), {"--dtype bf16"});
 }
 
-TEST(Layouts, OneInEightDrawnAtRandomRunsTheScenariosThatTakeLong) {
+TEST(Layouts, AboutOneInEightDrawnAtRandomRunsTheCostlyScenarios) {
   const std::vector<CaseSpec> all = drawn(300, 3);
   const auto costly = std::ranges::count_if(all, runs_costly_scenarios);
   EXPECT_GT(costly, std::ssize(all) / 16);

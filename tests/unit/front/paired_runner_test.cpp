@@ -138,7 +138,8 @@ TEST_F(PairedRunnerTest, ADisturbedBlockOfTheCaseOrItsReferenceIsMeasuredAgain) 
   EXPECT_EQ(cases_.blocks, 1 + 6);
 }
 
-// Returns a fake clock: readings of the cores' times, 1 s apart. Between readings, other programs use `load` cores.
+// Returns a fake source of readings of the cores' busy times, 1 s apart. In each second, this program uses one core and
+// other programs use `load` cores.
 ReadCpuTimes times_with(double load) {
   return [=, seconds = 0.0]() mutable {
     seconds += 1;
@@ -182,7 +183,7 @@ TEST_F(PairedRunnerTest, TheTimesOfAProfileAreKeptOnRequestOrIfNoOtherProgramCau
   EXPECT_FALSE(dropped(spec_of("ddp", 2), {.cores = 2})) << "the process used its core";
 }
 
-TEST_F(PairedRunnerTest, GivesUpAfterTwiceTheBlocksIfOtherProgramsDisturbAll) {
+TEST_F(PairedRunnerTest, GivesUpIfTwiceAsManyBlocksAsNeededWereAllDisturbed) {
   cases_.queue_ns = [](int) { return 600; };
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.disturbed_blocks, 8);

@@ -66,7 +66,7 @@ TEST(Placement, ATorchrunRestartChangesTheNonceOfTheRun) {
   EXPECT_NE(placed(kTorchrun)->nonce, placed(again)->nonce);
 }
 
-TEST(Placement, ReadsSlurmWithUnequalNodesAndAHostList) {
+TEST(Placement, ReadsSlurmVariablesOfHostsWithDifferentNumbersOfRanks) {
   const auto p = placed(kSlurm).value();
   EXPECT_EQ(p.launcher, StartedBy::slurm);
   EXPECT_EQ(p.rank, 2);

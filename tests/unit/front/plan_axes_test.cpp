@@ -34,7 +34,7 @@ TEST(Plan, UnderALauncherTheWorldIsTheNumberOfStartedRanks) {
   expect_contains(plan.skipped[1].reason, {"torchrun", "2", "4"});
 }
 
-TEST(Plan, UnderALauncherRefusesWorldsOfWhichNoneIsTheNumberOfStartedRanks) {
+TEST(Plan, UnderALauncherRefusesAListOfWorldsWithoutTheNumberOfStartedRanks) {
   Selection what = launched(2, 2);
   what.cpus = {4};
   expect_contains(refusal<UsageError>(what, machine(8)), {"--cpus 4", "torchrun", "2 ranks"});
@@ -171,7 +171,7 @@ TEST(Plan, AcceptsAnyBatchWhenTheNumberOfSamplesIsUnknown) {
   EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
 }
 
-TEST(Plan, ABatchAboveTheSamplesIsRefusedOnlyIfTheirNumberIsKnownForTheScaleAndData) {
+TEST(Plan, ABatchAboveTheNumberOfSamplesIsRefusedOnlyIfThatNumberIsKnownForTheScaleAndData) {
   Selection what;
   what.strategies = {"cpu"};
   what.batches = {100000};

@@ -253,7 +253,7 @@ TEST(Plan, AcceptsWordsAndNumbersForAParameterThatDeclaresBoth) {
   }
 }
 
-TEST(Plan, RefusesNumbersBelowTheDeclaredLimit) {
+TEST(Plan, RefusesNumbersOfAnotherKindThanDeclaredOrBelowTheDeclaredLimit) {
   Catalogue all = catalogue();
   all.strategies[3].params = {
       {"size", "25", "", "number above 0"}, {"count", "1", "", "integer from 1"}, {"free", "1", "", "number"}};

@@ -20,7 +20,7 @@
 namespace dpbench {
 namespace {
 
-// A variable of the environment that has its former value again at the end of the scope.
+// Sets an environment variable and restores its former value at the end of the scope.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -236,7 +236,7 @@ TEST(Fold, SentencesOutsideTablesWrapWithAnIndentAndKeepBlankLines) {
             "A short line\n  one two three four five\n    six seven eight\n\n" + std::string(40, 'x') + "\n");
 }
 
-TEST(Table, SentencesBelowATableFoldToTheSameWidth) {
+TEST(Table, SentencesBelowATableFoldToTheWidthInTheVariableColumns) {
   const std::string sentence = "ddp is fastest: 1.80x (1.79 to 1.81) of one device in a world of 2.";
   Answer answer;
   answer.groups = {{.setting = "toy",
@@ -367,7 +367,7 @@ TEST(TableView, ChoosesTheColumnsOfTableMarkdownAndCsv) {
   EXPECT_TRUE(report_markdown(all, view).find("| STRATEGY | MEMORY MiB | STEP ms |") != std::string::npos);
 }
 
-TEST(TableView, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
+TEST(TableView, ShowsThePartsOfMemoryOfTheRankThatNeedsMost) {
   const TableView view{.columns = {"strategy", "parameters", "activations"}};
   Report all = report();
   RankRecord small, large;
@@ -381,7 +381,7 @@ TEST(TableView, ShowsTheMemoryByPartOfTheRankThatNeedsMost) {
   EXPECT_TRUE(lines[2].ends_with(",,")) << lines[2];
 }
 
-TEST(TableView, ShowsTheRatioOfMemoryOperationsAndCollectivesToTheirFormulas) {
+TEST(TableView, ShowsTheRatiosOfMemoryFlopAndCollectivesToTheirFormulas) {
   const TableView view{
       .columns = {"parameters", "state", "tensors", "formula", "calls", "volume", "flop", "formula-flop"}};
   Report all = report();

@@ -388,7 +388,8 @@ TEST(AnswerRules, EachRuleOfTheAnswerWritesItsSentenceForARunToWhichItApplies) {
   }
 }
 
-// The sentence about the fastest case holds the text of the reason rule that applies to the slower case.
+// A reason rule explains why a case is slower (reason_rules()). The sentence about the fastest case must contain the
+// text of the reason rule that applies to the slower case.
 TEST(AnswerRules, SentenceAboutTheFastestCaseContainsTheReasonWhyAnotherIsSlower) {
   for (const RuleCase& one : rule_cases()) {
     const auto rule = std::ranges::find_if(

@@ -155,7 +155,7 @@ double share_slower(const Power& p, std::mt19937_64& generator) {
   return static_cast<double>(alarms) / experiments;
 }
 
-TEST(StatisticalPower, OfTheGateFindsRealSlowdownsWithFewFalseAlarms) {
+TEST(StatisticalPower, OfTheGateSufficesToFindRealSlowdownsWithFewFalseAlarms) {
   std::mt19937_64 generator(3);
   const Power table[] = {
       {0.02, 0.05, 5, 0.00, 0.00, 0.005}, {0.02, 0.05, 5, 0.06, 0.70, 0.84}, {0.02, 0.05, 5, 0.10, 0.99, 1.00},

@@ -70,7 +70,7 @@ Profile profile(double step_ns, double waiting_ns) {
           .flop = 5000};
 }
 
-TEST(PeakMemory, IsThatOfTheMedianLaunchOrTheMaximumInOlderReports) {
+TEST(PeakMemory, IsTheMedianOverLaunchesAndInOlderReportsTheMaximum) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   for (size_t i = 0; i < 3; ++i)
     for (RankRecord& rank : record.launches[i].ranks)
@@ -104,8 +104,8 @@ Report scaling_report() {
   return report;
 }
 
-// On a busy machine, the baseline's blocks may be slower than the blocks of a case with one replica. The notice on this
-// comes before the other notices of the case.
+// On a busy machine, the baseline's blocks may take so long that a case has an efficiency above 100 %. The notice on
+// the efficiency comes before the other notices of the case.
 TEST(DerivedFigures, TheNoticeOfAnEfficiencyAbove100PercentComesFirst) {
   for (const int world : {1, 2}) {
     Report report =
@@ -126,7 +126,7 @@ TEST(DerivedFigures, TheNoticeOfAnEfficiencyAbove100PercentComesFirst) {
   }
 }
 
-TEST(DerivedFigures, ANoticeReportsAReferenceWhoseTimeInTheCasesPairsDiffersFromItsOwnRow) {
+TEST(DerivedFigures, ANoticeReportsThatTheReferenceTakesAnotherTimeInTheCasesPairsThanInItsOwnCase) {
   for (const auto& [beside_ns, doubtful] :
        std::vector<std::pair<double, bool>>{{1000, false}, {1200, false}, {850, false}, {1400, true}, {700, true}}) {
     Report report =

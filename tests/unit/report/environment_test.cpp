@@ -204,7 +204,8 @@ TEST(HostFiles, RangesOfCpuNumbersAreFormattedAndCounted) {
 }
 
 // A fake /proc in which process 10 is the front (the dpbench process), 11 a rank and 12 the child of that rank. Process
-// 13 is another program whose name looks like fields of the file. A second has 100 clock ticks.
+// 13 is another program. The names of processes 11 and 13 contain text that looks like further fields of
+// /proc/PID/stat. A second has 100 clock ticks.
 class ProcStat : public Environment {
  protected:
   void process(int pid, const std::string& name, int parent, int own, int of_ended_children) {

@@ -67,7 +67,7 @@ TEST(ExportJunit, TimesOfTestsAddUpToTheTimedBlocksOfTheirCase) {
                    "name=\"output-shape\" time=\"0.000120\"/>", "name=\"loss-falls\" time=\"0.000000\">"});
 }
 
-TEST(ExportJunit, ACaseThatWasOnlyCheckedHasTheTimeThatItTook) {
+TEST(ExportJunit, TimeOfACaseWithoutTimedBlocksIsItsWholeDuration) {
   CaseRecord checked = measured("cpu", 1, Scaling::weak, 64, 10000);
   checked.launches.clear();
   checked.elapsed_s = 2.5;

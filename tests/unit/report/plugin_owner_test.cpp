@@ -51,7 +51,7 @@ TEST_F(PluginOwner, RefusesAFileThatOthersCanWrite) {
   }
 }
 
-TEST_F(PluginOwner, RefusesAFileInAFolderThatOthersCanWriteUnlessItIsSticky) {
+TEST_F(PluginOwner, RefusesAFileInAFolderThatOthersCanWriteUnlessTheFolderIsSticky) {
   for (const mode_t mode : {0777U, 0775U, 0757U}) {
     set_modes(mode, 0644);
     expect_fault(Kind::writable_by_others, folder_);

@@ -161,7 +161,7 @@ TEST(Report, ParametersThatDifferBetweenRanksMakeACaseWrong) {
   expect_contains(report.cases[0].checks[0].detail, {"launch 1", "rank 2", "other", "rank 0", "same"});
 }
 
-TEST(Report, ACaseThatFailedIsNotCalledWrongIfACheckFailedToo) {
+TEST(Report, AFailedCaseKeepsTheStatusFailedIfACheckFailedToo) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
   record.status = CaseStatus::failed;
   record.checks = {{.name = "output-shape", .status = CheckStatus::failed}};
@@ -310,7 +310,7 @@ std::string refusal(const Json& json) {
   return "";
 }
 
-TEST(Report, RefusesOtherDocumentsAndMajorVersions) {
+TEST(Report, RefusesOtherKindsOfDocumentsAndOtherMajorVersions) {
   const Json good = to_json(report_of({measured("cpu", 1, Scaling::weak, 64, 10000)}));
   ASSERT_EQ(refusal(good), "");
   Json newer = good;

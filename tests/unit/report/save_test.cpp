@@ -223,7 +223,7 @@ TEST_F(Save, SavesAndReplacesABaselineByName) {
   EXPECT_THROW(save_baseline(report("x"), results_, "../main"), UsageError);
 }
 
-TEST_F(Save, TheLatestOfRunsInOneSecondIsTheOneWrittenLast) {
+TEST_F(Save, LatestOfSeveralRunsStartedInOneSecondIsTheRunWrittenLast) {
   const std::string second = "20261121T063057Z", first = second + "-fff-x", last = second + "-aaa-x";
   for (const std::string& name : {first, last}) RunDirectory(results_, name).save(report(name), true);
   const auto now = fs::file_time_type::clock::now();
@@ -270,7 +270,7 @@ TEST_F(Save, RefusesANameThatIsAlsoAPath) {
   EXPECT_NE(refusal.find("./main"), std::string::npos) << refusal;
 }
 
-TEST_F(Save, ANameIsTakenForABaselineNotYetSavedOnlyIfNoBaselineRunOrFileHasIt) {
+TEST_F(Save, ANameCountsAsAnUnsavedBaselineOnlyIfNoBaselineRunOrFileHasThisName) {
   save_baseline(report("one"), results_, "main");
   RunDirectory(results_, id).save(report(id), true);
   EXPECT_TRUE(is_unsaved_baseline("next", results_));

@@ -65,7 +65,7 @@ class Schema : public ::testing::Test {
 };
 
 // The committed schema files and the glossary must equal the output of `dpbench schema run|duel|compare|glossary`.
-TEST(SchemaFilesInGit, AndTheGlossaryEqualTheOutputOfTheSchemaCommand) {
+TEST(CommittedSchemaFiles, AndTheGlossaryEqualTheOutputOfTheSchemaCommand) {
   const auto committed = [](const char* file) { return read_text(source / "results" / file, 1 << 20); };
   EXPECT_EQ(committed("schema/run-1.schema.json"), run_schema().dump(1) + "\n");
   EXPECT_EQ(committed("schema/duel-1.schema.json"), duel_schema().dump(1) + "\n");
@@ -92,7 +92,8 @@ struct Fault {
   Json value;
 };
 
-// Changes to full_report(), at a JSON pointer, that the schema must refuse. Case numbers are those of full_report().
+// Each entry sets a value of full_report(), at a JSON pointer, so that the schema must refuse the report. Case numbers
+// are those of full_report().
 const std::vector<Fault> faults = {
     {"/schema", "dpbench.other"},
     {"/schema_version/major", 2},

@@ -33,8 +33,8 @@ TEST(Stats, ScaledMedianAbsoluteDeviationIsSigmaOfANormalDistribution) {
   EXPECT_NEAR(mad_to_sigma * 0.6744897501960817, 1, 1e-4);
 }
 
-// The variance is the sum of squares about the mean 13.2, divided by 4: (10.24 + 4.84 + 0.04 + 46.24 + 1.44) / 4 = 62.8
-// / 4.
+// The variance is the sum of squares about the mean 13.2, divided by 4:
+// (10.24 + 4.84 + 0.04 + 46.24 + 1.44) / 4 = 62.8 / 4 = 15.7.
 TEST(Stats, MomentsAreTheMeanAndTheUnbiasedVariance) {
   EXPECT_DOUBLE_EQ(moments(values).mean, 13.2);
   EXPECT_DOUBLE_EQ(moments(values).variance, 15.7);
@@ -61,7 +61,7 @@ TEST(Stats, IntervalOverLaunchesUsesStudentsTOnTheLogsOfTheirMedians) {
   EXPECT_NEAR(summary.ci95_high.value(), 104.19037605685206, 1e-9);
 }
 
-TEST(Stats, ALaunchWithoutTimedBlocksDoesNotCount) {
+TEST(Stats, TheSummaryIgnoresALaunchWithoutTimedBlocks) {
   const Summary summary = summarise_samples({{}, {100, 102}, {104, 106}});
   EXPECT_EQ(summary.launches, 2);
   EXPECT_EQ(summary.median, 103);
@@ -111,7 +111,7 @@ std::vector<std::vector<double>> simulated_launches(std::mt19937_64& generator, 
   return samples;
 }
 
-TEST(Stats, IntervalOverLaunchesCoversTheTrueValueIn95Percent) {
+TEST(Stats, IntervalOverLaunchesCoversTheTrueValueIn95PercentOfExperiments) {
   std::mt19937_64 generator(1);
   for (const int launches : {3, 5, 10}) {
     int covered = 0;
@@ -124,9 +124,8 @@ TEST(Stats, IntervalOverLaunchesCoversTheTrueValueIn95Percent) {
   }
 }
 
-// With a single launch, the interval is a bootstrap over its blocks. If the blocks are independent, it covers the
-// median of that launch.
-TEST(Stats, IntervalOverBlocksCoversTheMedianOfItsLaunchIn95Percent) {
+// With a single launch, the interval is a bootstrap over the launch's blocks. The blocks of this test are independent.
+TEST(Stats, IntervalOverBlocksCoversTheMedianOfItsLaunchIn95PercentOfExperiments) {
   std::mt19937_64 generator(2);
   std::normal_distribution<double> normal(100, 1);
   int covered = 0;

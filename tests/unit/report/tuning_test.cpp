@@ -10,8 +10,9 @@
 namespace dpbench {
 namespace {
 
-// Returns a case of ddp, a candidate value of bucket_mb. Its blocks of 10 steps take blocks_ns[i] ns in launch i (start
-// of the processes). The reference, the case to which its speed is compared, takes 1,000 ns per step.
+// Returns a case of ddp with a value of bucket_mb (empty: the default value). In launch i (start of the processes), its
+// blocks of 10 steps take blocks_ns[i] ns. The reference, the case to which its speed is compared, takes 1,000 ns per
+// step.
 CaseRecord candidate(const std::string& bucket, const std::vector<int64_t>& blocks_ns) {
   CaseRecord record = test::measured("ddp", 2, Scaling::weak, 64, blocks_ns);
   if (!bucket.empty()) record.spec.params = {{"bucket_mb", bucket}};
@@ -44,14 +45,14 @@ TEST(Tuning, KeepsTheDefaultAndTheFasterHalfOfTheCandidatesInEachRound) {
   EXPECT_TRUE(one_is_left(report, last));
 }
 
-TEST(Tuning, DropsCandidatesWhoseGradientsMeanSomethingElseThanTheReferences) {
+TEST(Tuning, DropsCandidatesThatUseTheGradientInAnotherWayThanTheReference) {
   Report report = five_cases();
   report.cases[3].means = "local steps";
   EXPECT_EQ(faster_half(report, {0, 1, 2, 3, 4}), (std::vector<size_t>{0, 1, 2}));
 }
 
-// The step times of a candidate (the parameter values that `tune` compares with the defaults) in five launches. After
-// the first launch, tune chooses the fastest candidates; it judges them by the other four.
+// Returns the block times of a case in five launches. After the first launch, tune keeps the fastest candidates
+// (parameter values other than the defaults). It judges the last candidate by the other four launches.
 std::vector<int64_t> launches_ns(int64_t first, int64_t later) { return {first, later, later + 10, later - 10, later}; }
 
 TEST(Tuning, JudgesACandidateOnlyByLaunchesAfterThoseThatSelectedIt) {
@@ -96,7 +97,7 @@ TEST(Tuning, CannotTellWhetherACandidateIsFasterInThreeLaunches) {
   expect_contains(tuned_text(found[0]), {"keep the default values", "cannot tell whether --param ddp.bucket_mb=5"});
 }
 
-TEST(Tuning, LeavesOutACandidateWithoutAPairOfBlocksAfterItsSelection) {
+TEST(Tuning, GivesNoVerdictOnACandidateWithoutAPairOfBlocksAfterItsSelection) {
   const Report report = with({candidate("", {10000, 10000}), candidate("5", {8000})});
   EXPECT_TRUE(tuned(report, 1).empty());
 }

@@ -38,7 +38,8 @@ TEST(Validate, FindsNoProblemInTheCommittedReports) {
   EXPECT_GT(found, 3);
 }
 
-// A forged figure: `change` alters the case with two ranks in full_report(). The reported problem must contain `parts`.
+// A forged report: `change` alters a figure of the case with two ranks in full_report(). The problem that validation
+// reports must contain the texts `parts`.
 struct Forgery {
   void (*change)(CaseRecord&);
   Texts parts;

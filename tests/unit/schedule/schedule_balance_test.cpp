@@ -9,7 +9,8 @@
 namespace dpbench::pipeline {
 namespace {
 
-// Returns the cost of the longest stage under the best way to cut layers of these costs into stages. Tries every way.
+// Cuts the layers from number `first` on into stages in every possible way. Returns the smallest cost that the most
+// expensive stage can have.
 double least_longest(const std::vector<double>& costs, size_t first, int64_t stages) {
   if (stages == 1) return std::accumulate(costs.begin() + static_cast<std::ptrdiff_t>(first), costs.end(), 0.0);
   double best = 1e9, sum = 0;

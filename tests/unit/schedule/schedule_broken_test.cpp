@@ -276,13 +276,13 @@ TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
   EXPECT_EQ(broken_rules(schedule), "gradient-reduction");
 }
 
-// Drops, doubles, or moves to the next stage each action of each schedule. Every such mutant breaks a rule that the
-// test names.
+// Each mutant is a schedule with one action dropped, doubled or moved to the next stage. Every mutant breaks a rule,
+// and the kind of mutation determines which rules are possible.
 class EveryMutatedSchedule : public testing::TestWithParam<Family> {};
 
 bool is_transfer(Kind kind) { return is_send(kind) || is_receive(kind); }
 
-TEST_P(EveryMutatedSchedule, IsRefusedByTheRuleForItsKindOfMutation) {
+TEST_P(EveryMutatedSchedule, IsRefusedByARuleForItsKindOfMutation) {
   const Family& family = GetParam();
   int mutants = 0;
   for (const Request& request : {Request{2, family.least_chunks, 5}, Request{4, family.least_chunks, 8}}) {

@@ -30,7 +30,7 @@ TEST(ScheduleCsv, ReadsBackWrittenSchedulesUnchanged) {
   }
 }
 
-TEST(ScheduleCsv, ReadsCellsWithoutActionAndCarriageReturns) {
+TEST(ScheduleCsv, IgnoresEmptyCellsTheCellNoneAndCarriageReturns) {
   const Schedule schedule = read_csv("0F0, 0F1,,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1,None,\r\n\r\n", "test");
   ASSERT_EQ(schedule.world(), 2);
   EXPECT_EQ(schedule.ranks[0].size(), 4U);

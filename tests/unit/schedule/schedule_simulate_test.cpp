@@ -83,8 +83,8 @@ TEST(Simulate, FindsAsManyLiveActivationsAsThePapersOfTheSchedulesState) {
   EXPECT_EQ(live(simulated("dualpipe", {p, 1, m})), std::vector<int>(p, p + 1));
 }
 
-// No schedule can be shorter than the lower bound, because the last rank cannot start before the first micro-batch has
-// passed through all other ranks.
+// The last rank cannot start before the first micro-batch has passed through all other ranks. The bound for DualPipe,
+// which feeds micro-batches in at both ends, lacks this time.
 TEST(Simulate, NoScheduleFinishesBeforeTheLowerBoundOnItsTime) {
   for (const Family& family : families())
     for_each_size(family, [&](const Request& request) {
@@ -100,7 +100,7 @@ TEST(Simulate, TheScheduleZbvReachesTheLowerBoundOnItsTimeWithEnoughMicroBatches
   EXPECT_EQ(simulation.makespan, 3 * 7 * 2 + 3);
 }
 
-// The bubble of ZBV is 0 for F = B = W alone. Here the times are those of one of a rank's two stages.
+// The bubble of ZBV is 0 only if F = B = W. The times in this test are those of one stage; each rank has two stages.
 TEST(Simulate, ZbvIdlesForFiveUnitsPerOtherRankIfFIs4AndBIs5AndWIs3) {
   for (const int ranks : {2, 3, 4, 8})
     for (const int microbatches : {2 * ranks, 2 * ranks + 3, 4 * ranks}) {
@@ -143,14 +143,15 @@ double bubble_rate(const std::string& name, const Request& request, const Costs&
   return simulation.step_bubble(0) / simulation.makespan;
 }
 
-// Returns the costs of a stage that is one of `chunks` on its rank, from those of 1/P of the model.
+// Returns the costs of one stage of a rank that has `chunks` equal stages. costs: those of all stages of the rank
+// together.
 Costs of_chunk(Costs costs, int chunks) {
   for (double* time : {&costs.forward, &costs.input_gradient, &costs.weight_gradient}) *time /= chunks;
   return costs;
 }
 
-// Profiled times in ms of a model of 1.5 B parameters on 8 ranks (arXiv 2401.10241). Interleaved, its 22 layers, its
-// embedding and its head are 24 stages, three on each rank.
+// Profiled times in ms of a model of 1.5 B parameters on 8 ranks (arXiv 2401.10241). In the interleaved schedule, the
+// 22 layers, the embedding and the head are 24 stages, three on each rank.
 const Costs& profiled() {
   static const Costs costs{
       .forward = 18.522, .input_gradient = 18.086, .weight_gradient = 9.337, .link = {.latency = 0.601}};
@@ -197,8 +198,9 @@ TEST(Simulate, GivesTheGainOfInterleaved1f1bBetweenTheZeroBubblePapersThroughput
         bubble_rate("interleaved", {8, profiled_chunks, row.microbatches}, of_chunk(profiled(), profiled_chunks)));
 }
 
-// ZB-V on 16 ranks, model of 6.2 B parameters. Its times are not known here: F = B = W, and the latency is fitted to
-// 1F1B with 48 micro-batches. So the two other rates of 1F1B test the fit.
+// ZB-V on 16 ranks with a model of 6.2 B parameters, whose stage times are not known. The test assumes F = B = W and a
+// latency that is fitted to the bubble rate of 1F1B with 48 micro-batches. The rates of 1F1B with 64 and 128 test the
+// fit.
 TEST(Simulate, GivesTheGainOfZbvBetweenTheZeroBubblePapersThroughputsAndBubbleRates) {
   const Costs fitted{.link = {.latency = 0.0627}};
   for (const PublishedPair& row : {PublishedPair{48, 3.38, 4.15, 0.2668, 0.0697},
@@ -234,9 +236,9 @@ TEST(Simulation, GivesTheExactStepTimeIfStagesTakeDifferentTimes) {
   EXPECT_EQ(simulation.ranks[1].busy, 18);
 }
 
-// The times of stage 1 are replaced: 5 for F and 2 for B. F0 runs from 0 to 1 on stage 0 and from 1 to 6 on stage 1, B0
-// from 6 to 8 and from 8 to 10.
-TEST(Simulation, TimesGivenForOneStageReplaceThoseOfAllStages) {
+// Only the forward pass of stage 1 has a time of its own, 5. F0 runs from 0 to 1 on stage 0 and from 1 to 6 on stage 1.
+// B0 runs from 6 to 8 on stage 1 and from 8 to 10 on stage 0.
+TEST(Simulation, ATimeGivenForAPassOfOneStageReplacesTheTimeForAllStages) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 1});
   const Simulation simulation = simulate(schedule, {.stage_times = {{{1, Kind::forward}, 5}}});
   EXPECT_EQ(simulation.makespan, 10);

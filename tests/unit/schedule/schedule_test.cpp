@@ -32,8 +32,8 @@ TEST_P(EveryScheduleFamily, ObeysEveryRuleWithAndWithoutTransfers) {
   RecordProperty("sizes", sizes);
 }
 
-// A receive that follows a computation is posted at least one computation before the one that needs its tensor. A
-// receive that follows another transfer cannot be posted earlier.
+// A receive that directly follows a computation is posted at least one computation before the computation that needs
+// the received tensor. A receive that directly follows another transfer cannot be posted earlier.
 TEST_P(EveryScheduleFamily, PostsAReceiveOneComputationAheadUnlessItFollowsATransfer) {
   int receives = 0;
   for_each_size(

@@ -334,7 +334,7 @@ class Gathering : public Strategy {
   NamedTensors state() override { return {}; }
 };
 
-TEST(Loading, ASnapshotIntoAStrategyThatReturnsCopiesOfItsParametersIsRefused) {
+TEST(Loading, RefusesASnapshotForAStrategyThatReturnsCopiesOfItsParameters) {
   Gathering strategy;
   EXPECT_THROW(strategy.load({.parameters = {{"w", at::ones({2})}}}), Unavailable);
 }

@@ -87,7 +87,7 @@ TEST(AuditsOfALaunch, EndWithAnAuditOfARandomNumberOfSteps) {
   EXPECT_GT(*cheap.rbegin(), 20);
 }
 
-TEST(AuditsOfALaunch, HaveEnoughStepsToShowMistakesThatBeginStepsAfterTheParametersWereRead) {
+TEST(AuditsOfALaunch, HaveEnoughStepsToShowMistakesThatBeginSomeStepsAfterReadingTheParameters) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Ended ended = launched({.blocks = 100, .first_step_s = 5e-3, .more_step_s = 1e-3}, seed);
     EXPECT_GE(ended.last, 3) << "a strategy may be right in the first two steps after a call of an accessor";

@@ -80,7 +80,7 @@ TEST(Computing, CountsTheCpuTimeOfAThreadOnlyWhileAComputingObjectExists) {
   EXPECT_EQ(Computing::cpu_ns(), after);
 }
 
-TEST(CoreUse, LeastCpuTimeWithinAPartOfASpanIsThatOfTheSpanMinusTheTimeOutsideThePart) {
+TEST(CoreUse, CpuWithinIsTheCpuTimeOfTheSpanMinusTheTimeOutsideThePartAndAtLeastZero) {
   const CoreUse::Spent waited{.wall_ns = 178'000'000, .cpu_ns = 1'200'000},
       ran{.wall_ns = 25'300'000, .cpu_ns = 25'200'000};
   EXPECT_EQ(waited.cpu_within(1'000'000), 0);

@@ -39,7 +39,7 @@ class UncountedMemoryTest : public testing::Test {
   }
 };
 
-TEST_F(UncountedMemoryTest, AllocationsInItsScopeDoNotRaiseThePeak) {
+TEST_F(UncountedMemoryTest, AllocationsInItsScopeDoNotRaiseTheReportedPeak) {
   const int64_t before = peak_memory_bytes();
   {
     const UncountedMemory uncounted;
@@ -48,7 +48,7 @@ TEST_F(UncountedMemoryTest, AllocationsInItsScopeDoNotRaiseThePeak) {
   EXPECT_LT(peak_memory_bytes(), before + static_cast<int64_t>(16 * block));
 }
 
-TEST_F(UncountedMemoryTest, KeepsFreedMemoryResidentIfThePeakIsNotRaised) {
+TEST_F(UncountedMemoryTest, KeepsFreedMemoryResidentIfUsageInItsScopeStaysBelowThePeak) {
   const int64_t before = resident_mib();
   {
     const UncountedMemory uncounted;
@@ -57,7 +57,7 @@ TEST_F(UncountedMemoryTest, KeepsFreedMemoryResidentIfThePeakIsNotRaised) {
   EXPECT_GT(resident_mib(), before - 16);
 }
 
-TEST_F(UncountedMemoryTest, ReturnsFreedMemoryToTheSystemIfThePeakIsRaised) {
+TEST_F(UncountedMemoryTest, ReturnsFreedMemoryToTheSystemIfUsageInItsScopeExceedsThePeak) {
   const int64_t before = resident_mib();
   {
     const UncountedMemory uncounted;

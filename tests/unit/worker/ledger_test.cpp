@@ -37,7 +37,7 @@ TEST(CollectiveLedger, HasAnEntryForEachOperationOfEachAxisWithMeansOverSteps) {
   EXPECT_EQ(ledger[2].bytes, 8);
 }
 
-TEST(CollectiveLedger, ListsOperationsOfTheTrafficFormulaAndOfTheStepEvenIfOnlyOneHasThem) {
+TEST(CollectiveLedger, ListsOperationsThatOnlyTheTrafficFormulaOrOnlyTheStepHas) {
   Calls calls;
   call(calls, "allgather", "dp", Phase::communication, 10);
   call(calls, "allreduce", "dp", Phase::backward, 30);
@@ -54,7 +54,7 @@ TEST(CollectiveLedger, ListsOperationsOfTheTrafficFormulaAndOfTheStepEvenIfOnlyO
   EXPECT_EQ(ledger[2].formula_bytes, 7);
 }
 
-TEST(CollectiveLedger, FormulaCallsOfAnOperationAreKnownOnlyIfAllItsFormulaEntriesHaveThem) {
+TEST(CollectiveLedger, FormulaCallsOfAnOperationAreKnownOnlyIfEachOfItsFormulaEntriesHasANumberOfCalls) {
   const Formula formula = std::vector<Traffic>{{"dp", "allgather", 6, 3},
                                                {"dp", "allgather", 6, 3},
                                                {"dp", "allreduce", 10, 1},

@@ -75,7 +75,7 @@ TEST_F(MemoryByPart, ATensorCountsInThePartOfThePhaseInWhichItWasAllocated) {
   expect({2, 0, 4, 5, 2, 4});
 }
 
-TEST_F(MemoryByPart, IsThatOfTheMomentOfPeakMemory) {
+TEST_F(MemoryByPart, IsTakenAtTheMomentOfPeakMemory) {
   begin();
   enter(Phase::forward);
   at::Tensor first = of_mebibytes(5);
@@ -122,7 +122,7 @@ TEST_F(MemoryByPart, AGradientInMemoryThatTorchDidNotAllocateIsInTheGradients) {
   expect({2, 2, 4, 0, 0, 0});
 }
 
-TEST_F(MemoryByPart, AGradientThatIsAViewOfTheOptimizerStateAndTheStateCountTheirMemoryOnce) {
+TEST_F(MemoryByPart, MemorySharedByAGradientAndTheOptimizerStateCountsOnceAsGradients) {
   strategy_.gradient = strategy_.moment.narrow(0, 0, 10);
   begin();
   expect({2, 4, 0, 0, 0, 0});

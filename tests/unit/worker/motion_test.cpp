@@ -38,7 +38,7 @@ class ChangeBetweenAudits : public testing::Test {
 
 TEST_F(ChangeBetweenAudits, OfACorrectOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
 
-TEST_F(ChangeBetweenAudits, OfNoParameterFails) {
+TEST_F(ChangeBetweenAudits, FailsIfNoParameterChanged) {
   EXPECT_TRUE(mentions(next(audited(1.01, 1.02, 21)).where, {"no parameter", "10 steps", "step 20"}));
 }
 

@@ -18,9 +18,9 @@ void note(Pulse& pulse, uint64_t number, const std::string& text) { pulse.note_c
 
 // A progress page for two ranks, as the front (the dpbench process) creates it. The page of an older front has no space
 // for collective calls.
-class HeartbeatPage : public testing::Test {
+class WrittenProgressPage : public testing::Test {
  protected:
-  ~HeartbeatPage() override {
+  ~WrittenProgressPage() override {
     if (mapped_) ::munmap(mapped_, bytes_);
     std::filesystem::remove(file_);
   }
@@ -41,7 +41,7 @@ class HeartbeatPage : public testing::Test {
   void* mapped_ = nullptr;
 };
 
-TEST_F(HeartbeatPage, HoldsTheLatestCollectivesInARingBuffer) {
+TEST_F(WrittenProgressPage, HoldsTheLatestCollectivesInARingBuffer) {
   make(kRanks * (sizeof(Progress) + sizeof(CallLog)));
   Pulse pulse(file_, 1, kRanks);
   for (uint64_t number = 1; number <= 11; ++number)
@@ -57,7 +57,7 @@ TEST_F(HeartbeatPage, HoldsTheLatestCollectivesInARingBuffer) {
   EXPECT_EQ(pulse.calls()[0].count, 12);
 }
 
-TEST_F(HeartbeatPage, CountsCollectivesEvenWithoutSpaceToLogThem) {
+TEST_F(WrittenProgressPage, CountsCollectivesEvenWithoutSpaceToLogThem) {
   make(kRanks * sizeof(Progress));
   Pulse pulse(file_, 1, kRanks);
   note(pulse, 1, "barrier");
@@ -81,7 +81,7 @@ TEST(Pulse, HashOfARanksCollectivesDependsOnEachCallAndTheirOrder) {
   EXPECT_EQ(hash_of({}), 0U);
 }
 
-TEST_F(HeartbeatPage, KeepsTheCollectivesOfEachGroupApart) {
+TEST_F(WrittenProgressPage, KeepsTheCollectivesOfEachGroupApart) {
   make(kRanks * (sizeof(Progress) + sizeof(CallLog)));
   Pulse pulse(file_, 1, kRanks), alone("", 0);
   pulse.note_call({.number = 1, .text = "barrier", .group = "dp=2,tp=2/dp/0"});

@@ -27,7 +27,7 @@ class SmallBlocks : public testing::Test {
   static c10::DataPtr block(size_t bytes) { return c10::GetCPUAllocator()->allocate(bytes); }
 };
 
-TEST_F(SmallBlocks, FreedAreReusedForAllocationsOfTheSameSize) {
+TEST_F(SmallBlocks, AreReusedForAllocationsOfTheSameSizeAfterTheyAreFreed) {
   for (const int64_t count : {1, 16, 17, 150, 1024}) {
     const void* const address = at::empty({count}).data_ptr();
     EXPECT_EQ(at::empty({count}).data_ptr(), address) << count;
@@ -58,7 +58,7 @@ TEST_F(SmallBlocks, EmptyAndLargeBlocksComeFromTorchsAllocator) {
 }
 
 // Several threads allocate, fill and free blocks in random order. A block whose content changes has two owners.
-TEST_F(SmallBlocks, InUseAreNeverAllocatedASecondTime) {
+TEST_F(SmallBlocks, AreNeverAllocatedASecondTimeWhileInUse) {
   struct Owned {
     c10::DataPtr data;
     size_t bytes;

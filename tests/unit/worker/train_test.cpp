@@ -101,7 +101,7 @@ TEST(TrainSource, ReshufflesEveryEpochOnlyIfTheTrainingRecipeSaysSo) {
   EXPECT_EQ(ids_of(plain.at(1)), (std::vector<int64_t>{11, 13, 15, 17, 19}));
 }
 
-TEST(TrainLines, PrintedLinesMatchThoseOfTheTutorials) {
+TEST(TrainLines, PrintedLinesMatchThoseOfTheProgramsThatTheWorkloadsFollow) {
   EXPECT_EQ(tutorial_greeting({Device::cpu, 4}), std::vector<std::string>{"Let's use 4 devices!"});
   EXPECT_EQ(tutorial_greeting({Device::cuda, 4}), std::vector<std::string>{"Let's use 4 GPUs!"});
   EXPECT_EQ(tutorial_greeting({Device::cuda, 1}), std::vector<std::string>{});

@@ -279,8 +279,8 @@ TEST(FlopCount, OfAttentionIsTwoProductsForwardAndFiveBackward) {
   EXPECT_EQ(count.flop(), (2 + 5) * product);
 }
 
-// The closed formula counts every product of a step but the scores, 2 x hidden x tokens^2 in a layer, that the backward
-// pass computes again.
+// The backward pass computes the attention scores a second time: 2 x hidden x tokens^2 operations per layer and sample.
+// The closed formula does not count this second computation.
 TEST(FlopCount, OfAGptIsItsFormulaPlusTheScoresThatTheBackwardPassRecomputes) {
   const auto& gpt = workload_registry().at("gpt");
   for (const auto& [model, scores] : {std::pair{"tiny", 2 * 2 * 18 * 11 * 11}, {"tiny-llama", 2 * 2 * 36 * 13 * 13}}) {
@@ -339,7 +339,7 @@ TEST(Refusals, NameParameterValuesThatContradictEachOtherOrADefault) {
   expect_contains(reasons[4].get<std::string>(), {"pp.stages=3"});
 }
 
-// Returns a parameter's row of the table of a workload's model.
+// Returns the row of a parameter in the parameter table of a workload's model.
 Json row_of(const std::string& name, const std::string& workload, const std::string& model = "") {
   for (const Json& row : parameters_json(workload, model))
     if (row.at("name") == name) return row;

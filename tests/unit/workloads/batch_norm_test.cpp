@@ -147,7 +147,7 @@ TEST(BatchNormInTraining, IsBitIdenticalToTorchForAConstantChannel) {
   }
 }
 
-TEST(BatchNormInTraining, IsBitIdenticalToTorchWith1And2ThreadsAndFallsBackToItWith5) {
+TEST(BatchNormInTraining, IsBitIdenticalToTorchWith1And2ThreadsAndFallsBackToTorchWith5) {
   const std::vector<at::Tensor> inputs{order_sensitive({16, 13, 9, 9})};
   const auto slope = at::randn({16, 13, 9, 9});
   const int threads = at::get_num_threads();

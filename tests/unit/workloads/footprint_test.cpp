@@ -328,7 +328,8 @@ INSTANTIATE_TEST_SUITE_P(
                                      Division{gpt2 + three, {.cp = 2}}, Division{llama + three, {.tp = 2, .cp = 2}}),
                      testing::Values(Precision::float32, Precision::bfloat16), testing::Values(0, 1)));
 
-// A pipeline stage with the two middle layers of four, in the order of 1F1B with two micro-batches alive.
+// The stage has the two middle layers of a model of four. It runs its passes in the order of 1F1B, with two
+// micro-batches alive.
 TEST(StageOfAGpt, PeakMemoryIsWithin5PercentOfTheMemoryForecast) {
   for (const Precision precision : {Precision::float32, Precision::bfloat16}) {
     const CountedAllocator counted;

@@ -57,7 +57,7 @@ TEST(GptShape, SettingsAfterAModelNameOverrideThoseOfTheModel) {
   EXPECT_EQ(parse_shape("hidden=64,style=llama").mlp, 171);
 }
 
-TEST(GptShape, RefusalsOfTheFlagModelNameTheValueAndWhatIsAllowed) {
+TEST(GptShape, AnErrorOfTheFlagModelQuotesTheValueAndSaysWhatIsAllowed) {
   const auto refused = [](const std::string& model, std::initializer_list<std::string_view> words) {
     return mentions_in_order(refusal(model), words);
   };
@@ -397,7 +397,7 @@ TEST_F(TokenFiles, MayHoldBytesUint16OrSafetensors) {
   EXPECT_TRUE(at::equal(Tokens(stored, 65536).at(first), at::tensor({7, 8, 65535}, at::kLong)));
 }
 
-TEST_F(TokenFiles, OfUint16TokensAreContinuedByTokensPrintedAsNumbers) {
+TEST_F(TokenFiles, GeneratedTokensArePrintedAsNumbersIfTheFileHoldsUint16Tokens) {
   const Gpt workload(parse_shape("tiny,vocab=300"), write("ids.bin", std::string(800, '\1')));
   EXPECT_TRUE(workload.continued(always(256, 300), 2, 1).ends_with(" 257 256 256"));
 }

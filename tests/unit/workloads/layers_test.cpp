@@ -180,8 +180,6 @@ TEST(Conv, InitialisesWithinGlorotsBoundAndZeroBias) {
   EXPECT_EQ(parameters["bias"].abs().max().item<double>(), 0);
 }
 
-// --- Dropout
-
 Context at_step(int64_t step, const at::Tensor& ids, uint64_t seed = 7) { return {seed, step, ids}; }
 
 TEST(Dropout, DropsTheSameFeaturesOfASampleForEveryNumberOfRanks) {

@@ -16,7 +16,7 @@ TEST(GroupsOfAxis, AreRowMajorWithNeighboursOnTheLastAxis) {
   EXPECT_EQ(groups_of_axis(shape, 2), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
 }
 
-TEST(NamedGroups, AreThoseOfEachAxisAndOfItsPartsWhichAreNeighboursOnTheAxis) {
+TEST(NamedGroups, ListTheGroupsOfEachAxisAndOfItsPartsOfNeighbouringRanks) {
   const auto groups = named_groups({{"shard", 4, 2}, {"tp", 2}});
   ASSERT_EQ(groups.size(), 3U);
   EXPECT_EQ(groups[0].name, "shard");

@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Recompute,
                                          Setting{"convnet", ""}, Setting{"convnet", "", at::kBFloat16},
                                          Setting{"convnet", "", at::kFloat, Runtime::fast}, Setting{"mnist-mlp", ""}));
 
-TEST(Recompute, DoesNotTakeTheBalanceLossOfExpertsForAPredictedClass) {
+TEST(Recompute, ThePredictedTokenIsNeverTheBalanceLossOfExperts) {
   const WorkloadInfo& info = workload_registry().at("gpt");
   const auto plain = make_workload(info, {.model = "tiny-experts"});
   const auto again = make_workload(info, {.model = "tiny-experts", .recompute = 1});

@@ -27,7 +27,7 @@ TEST(WorkQueue, IsDestroyedByAJobThatHoldsTheLastReferenceToItsOwner) {
   owner.reset();
   released.set_value();
   ASSERT_EQ(ended.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
-  EXPECT_FALSE(ran);  // jobs use their queue's owner, which is gone
+  EXPECT_FALSE(ran);  // the queue drops its remaining jobs, because they may use the owner, which no longer exists
 }
 
 TEST(WorkQueue, RunsTheQueuedJobsBeforeItIsDestroyed) {

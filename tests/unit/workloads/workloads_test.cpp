@@ -149,7 +149,7 @@ TEST(RandomLinear, IsALinearLayerOn100Samples) {
   EXPECT_TRUE(at::allclose(loss, (output - batch.target).square().sum() / 60));
 }
 
-TEST(Convnet, HasTheShapesOfTheKerasGuide) {
+TEST(Convnet, OutputsOfItsConvolutionsHaveTheShapesOfTheKerasGuide) {
   const auto workload = make_workload("convnet");
   const auto model = workload->model(1);
   auto x = workload->batch(at::arange(2)).input;
@@ -244,12 +244,12 @@ TEST(Workloads, ALargerScaleGivesMoreParametersAndLayers) {
   }
 }
 
-TEST(Workloads, RefuseAFactorForTheModelsSizeOutside1To64) {
+TEST(Workloads, RefuseAScaleOutside1To64) {
   for (const auto& name : names)
     for (const int64_t scale : {-1, 0, 65}) EXPECT_THROW(make_workload(name, {.scale = scale}), UsageError) << name;
 }
 
-TEST(SmoothMnistMlp, HasSoftplusForReluSoThatOnlyTheOutputDiffers) {
+TEST(SmoothMnistMlp, HasTheParametersOfMnistMlpButAnotherOutput) {
   const auto plain = make_workload("mnist-mlp"), smooth = make_workload("mnist-mlp", {.smooth = true});
   EXPECT_TRUE(same_bits(*plain->model(1), *smooth->model(1)));
   const auto input = plain->batch(at::arange(4)).input;

@@ -11,8 +11,9 @@ namespace dpbench {
 namespace {
 
 // Returns a text if exactly the outputs from the first occurrence of one token on are wrong, as in a causal model that
-// embeds this token wrongly; otherwise an empty string. Also empty if every wrong sample is wrong as a whole, which
-// does not show the token. wrong: a mask with the dimensions samples, positions and features.
+// embeds this token wrongly; otherwise an empty string. Also returns an empty string if each sample is wrong at all
+// positions or at none, because such samples do not show which token is wrong. wrong: a mask with the dimensions
+// samples, positions and features.
 std::string from_a_token(const at::Tensor& wrong, const at::Tensor& input) {
   if (!at::isIntegralType(input.scalar_type(), /*includeBool=*/false) || input.dim() != 2 || wrong.dim() != 3)
     return "";

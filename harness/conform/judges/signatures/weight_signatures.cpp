@@ -70,8 +70,8 @@ std::vector<Signature> micro_signatures(const WrongGradient& c) {
       {"what had accumulated was added again after each micro-batch",
        c.weighted([=](const Shard& shard) { return static_cast<double>(micros - shard.micro); })}};
   if (c.trial.bench.distribution.owners() == 1) return list;
-  // Returns the gradient that results if the first `some` micro-batches are not reduced: this rank's own gradients of
-  // them are added to the mean of the others.
+  // Returns the gradient that results if the first `some` micro-batches are not reduced: the mean over ranks covers
+  // only the later micro-batches, and this rank adds its own gradients of the first ones.
   const auto without_reducing = [&](int64_t some) {
     return c.weighted([&](const Shard& shard) {
       return shard.micro >= some                           ? 1

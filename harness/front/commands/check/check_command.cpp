@@ -97,9 +97,10 @@ class CheckRun : public ReportRun {
             {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
   }
 
-  // Marks an unproven case as skipped if another case of its strategy was checked and one of these holds: the unproven
-  // case is a probe (small test model); the strategy refused it, and the same workload was checked with several ranks;
-  // or the strategy refused its kind of model (UnsuitableModel), and a real workload was checked.
+  // Marks an unproven case (all checks of its gradients and updates were skipped) as skipped if another case of its
+  // strategy was checked and one of these holds: the unproven case is a probe (small test model); the strategy refused
+  // it, and the same workload was checked with several ranks; or the strategy refused its kind of model
+  // (UnsuitableModel), and a real workload was checked.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;
@@ -118,8 +119,8 @@ class CheckRun : public ReportRun {
     }
   }
 
-  // For up to three cases with different failed checks: simplifies the case (mesh, model, parameters, dtype and
-  // recomputation) step by step while it fails in the same way.
+  // Simplifies up to three failing cases whose failed checks differ. Simplifies the mesh, model, parameters, dtype or
+  // recomputation of a case step by step, as long as the case still fails in the same way.
   void shrink_failures(Launcher& launcher) {
     constexpr size_t most = 3;
     std::set<std::string> known;

@@ -41,7 +41,7 @@ Target resolve_links(fs::path path, std::error_code& error) {
     const fs::path next = folder / fs::read_symlink(path, error);
     if (error) return {};
     if (!fs::exists(fs::symlink_status(next, none)) && fs::exists(path, none))
-      return {.file = path};  // `path` is a link in /proc to a pipe, and the text of such a link is no path
+      return {.file = path};  // `path` is a link in /proc to a pipe; read_symlink() returns a text that is no path
     path = next;
   }
   error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
@@ -58,7 +58,7 @@ Fd duplicate(int descriptor) {
 }
 
 bool write_in_place(const Fd& file, const std::string& text) {
-  // Ftruncate() fails with EINVAL for a pipe or a device, which needs no truncation.
+  // ftruncate() fails with EINVAL for a pipe or a device, which needs no truncation.
   if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;
   return write_all(file.get(), text);
 }

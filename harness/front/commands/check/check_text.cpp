@@ -47,8 +47,8 @@ std::string section_of(const CaseRecord& record) {
   return text + folded(details);
 }
 
-// Returns the description of a cause without digits and without the text from the first " (" on, so that one mistake
-// has the same text in all cases.
+// Returns the description of a cause without its digits and without the text after the first " (", so that the same
+// mistake has the same text in all cases.
 std::string kind_of(const std::string& cause) {
   std::string kind;
   for (const char c : cause.substr(0, cause.find(" (")))

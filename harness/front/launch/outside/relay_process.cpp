@@ -34,7 +34,7 @@ RelayProcess::RelayProcess(const std::string& worker_program, const Placement& p
   register_child(child_.pid);
 }
 
-// Closing the socket makes the relay process exit; it is killed if it has not exited after 1 s.
+// Closes the socket, which makes the relay process exit. Kills the relay process if it has not exited after 1 s.
 RelayProcess::~RelayProcess() {
   socket_.reset();
   pollfd ended{child_.pidfd.get(), POLLIN, 0};

@@ -62,7 +62,7 @@ class World {
   std::vector<Json> receive();
   // Sends heartbeats and handles signals from the other ranks while only rank 0 runs a case.
   void keep_alive();
-  int open_groups = 0;  // Number of open groups of ranks. While a group is open, it reads the ranks' messages.
+  int open_groups = 0;  // number of open groups; call keep_alive() only if it is 0, as open groups read the messages
   // Returns the ranks that have failed, or have sent nothing for silent_seconds, each with the reason.
   std::map<int, std::string> gone() const;
 

@@ -43,8 +43,8 @@ const Timed& span_of(const std::vector<Timed>& list, const Action& action) {
   return *std::ranges::find(list, action, &Timed::action);
 }
 
-// Collects the times of a step's transfers, by sending and receiving rank. A rank that computed while the tensor was on
-// its way does not know when it arrived, so such transfers are left out.
+// Collects the times of a step's transfers, by sending and receiving rank. Leaves out transfers during which the
+// receiving rank computed, because it did not notice when the tensor arrived.
 void add_transfers(const RanStep& step, const Schedule& schedule,
                    std::map<std::pair<int, int>, std::vector<double>>& times) {
   for (int to = 0; to < schedule.world(); ++to)

@@ -1,4 +1,4 @@
-// Steps of a pipeline as they ran, beside the same schedule simulated with the times that its actions took.
+// Measures a pipeline: its steps as they ran, and a simulation of the same schedule with the measured times.
 #pragma once
 
 #include <cstddef>

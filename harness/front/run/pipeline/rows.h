@@ -10,9 +10,9 @@
 namespace dpbench {
 
 // Adds rows to each rank of a merged trace: the computations and transfers that the rank recorded as spans (see
-// pipeline::trace_name()), and the computations as planned. In each step, the planned computations begin when the first
-// computation ran. pipelines: the ranks of each pipeline, by their position on the axis pp. Pipelines without such
-// spans get no rows.
+// pipeline::trace_name()), and the computations as planned. In each step, the planned computations start together with
+// the first recorded computation. pipelines: the ranks of each pipeline, in the order of the axis pp. A pipeline
+// without recorded spans gets no rows.
 void add_pipeline_rows(Json& trace, const std::vector<std::vector<int>>& pipelines);
 
 // A pipeline in the rows of a trace. Times are milliseconds.
@@ -21,7 +21,8 @@ struct TracedPipeline {
   std::vector<RanStep> steps;
 };
 
-// Reads the pipelines that a trace has in its rows; empty if it has none. `name` names the trace in messages.
+// Reads the pipelines from the rows that add_pipeline_rows() added to a trace; empty if there are none. `name` names
+// the trace in messages.
 std::vector<TracedPipeline> traced_pipelines(const Json& trace, const std::string& name);
 
 }  // namespace dpbench

@@ -21,7 +21,7 @@ class ProgressListener {
   virtual void begin(const std::string& case_id) = 0;
   virtual void end(const std::string& case_id) = 0;
   virtual void over(const std::string& case_id) = 0;
-  virtual void problem(const std::string& text) = 0;  // called when a warning or an error of the run was printed
+  virtual void problem(const std::string& text) = 0;  // called for each warning and error, even with -q
 };
 
 class ProgressLine {

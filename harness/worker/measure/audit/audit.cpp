@@ -118,8 +118,8 @@ Evidence Audit::observed(int64_t steps) {
   seen.rank = group_.rank();
   const int64_t first = timer_.step_index();
   source_.prepare(first, steps);
-  // The oracle starts from rank 0's whole parameters, or from each rank's if these differ. All other ranks report only
-  // the elements that are compared.
+  // The oracle needs the whole parameters of rank 0, or those of every rank if the ranks' parameters may differ. A rank
+  // whose whole parameters are not needed copies only the compared elements.
   const bool whole = seen.rank == 0 || info_.gradient == Gradient::local || !info_.own.empty();
   seen.parameters = copies_of(strategy_.parameters(), whole ? Sample{} : sample_);
   seen.buffers = copies_of(strategy_.buffers(), {});

@@ -1,5 +1,6 @@
-// Audits a timed case. An audit runs a few steps like the timed ones and compares their results with the oracle's. It
-// takes place between timed blocks, at random moments, which the strategy cannot predict.
+// Audits a timed case. An audit runs a few untimed steps like the timed ones and compares their results with those of
+// the oracle, which computes the expected results in float64. It takes place between timed blocks, at random moments,
+// which the strategy cannot predict.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@ class Audit {
   // Stores parameters and optimizer state after untimed steps. The next audit checks how far the steps since then have
   // moved the parameters. Collective.
   void look();
-  // Decides by chance whether to audit some steps between two timed blocks; returns true if it audited some.
+  // Decides by chance whether to audit some steps before the next timed block; returns true if it audited some.
   // block_steps: number of steps of a timed block. timed_step_s: time of a step. Collective.
   bool between_blocks(int64_t block_steps, double timed_step_s);
   // Audits at least three steps (one step for a large model) after the last block. Collective.

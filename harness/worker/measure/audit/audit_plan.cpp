@@ -42,9 +42,9 @@ int64_t AuditPlan::before_block(int64_t block_steps, double step_s, double elaps
   const double coming_s = std::min(blocks_left * static_cast<double>(block_steps) * step_s, launch_.max_blocks_s);
   const bool due = audits_ == 0 && block_ >= due_;
   ++block_;
-  // An audit that chance decides on may use a tenth of the time so far, which spreads such audits over the launch. If
-  // no audit has taken place until block `due_`, the next one may use a tenth of the expected time, so that a launch of
-  // few blocks has an audit too. In both cases, time for the last audit is reserved.
+  // Audits that chance decides on may take a tenth of the elapsed time in all, which spreads them over the launch. If
+  // no audit has taken place until block `due_`, the first one may take a tenth of the launch's expected time, so that
+  // a launch of few blocks has an audit too. In both cases, time for the last audit is reserved.
   const double reserved_s =
       first_step_s_ + (launch_.single_steps ? 0 : static_cast<double>(most_last - 1) * more_step_s_);
   const int64_t most = affordable(block_steps, elapsed_s + (due ? coming_s : 0) - reserved_s / share_of_time);

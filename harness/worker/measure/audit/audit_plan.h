@@ -1,5 +1,5 @@
-// Decides before which timed blocks of a launch an audit (a comparison of timed steps with the oracle) takes place, and
-// how many steps it takes. All times come from the caller.
+// Decides before which timed blocks of a launch an audit (a comparison of untimed steps with the oracle) takes place,
+// and how many steps it takes. All times come from the caller.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,10 @@ namespace dpbench {
 
 class AuditPlan {
  public:
-  // Largest share of a launch's time that its audits take. If this share does not suffice for one audit before the last
-  // block and one after it, they take more.
+  // Largest share of a launch's time that its audits take. Only the last audit, which every launch has, may exceed it.
   static constexpr double share_of_time = 0.1;
-  // Steps of the last audit of a launch: a random number, at least `least_last` and up to `most_last`, or more if a
-  // tenth of the time allows more. Three steps expose a strategy that is correct only in the first two steps after
+  // Steps of the last audit of a launch: a random number from `least_last` to `most_last`, or to a larger limit if
+  // share_of_time allows it. Three steps expose a strategy that is correct only in the first two steps after
   // parameters(), buffers() or state() is called.
   static constexpr int64_t least_last = 3, most_last = 5;
 
@@ -41,8 +40,8 @@ class AuditPlan {
 
   Launch launch_;
   std::mt19937_64 random_;
-  // Number of the block before which the first audit takes place at the latest, or a later block if the audit would
-  // take too long.
+  // Number of a block, from 0. If chance has decided on no audit before an earlier block, the first audit takes place
+  // before this block, or before the first later block for which share_of_time allows one.
   int64_t due_;
   int64_t block_ = 0, audits_ = 0;
   double spent_s_ = 0;

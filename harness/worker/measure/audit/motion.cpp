@@ -15,9 +15,8 @@ namespace {
 // Of each parameter with more elements than this, store at least this many elements and fewer than twice as many,
 // because the distance between stored elements is rounded down.
 constexpr int64_t most_elements = 256;
-// Between audits, SGD may move an element, per unit of learning rate, by at most this many times the largest distance
-// that an element has moved in an audit or in the warm-up. Gradients change in training, so this bound detects only
-// parameters that were replaced.
+// Bound for SGD between two audits: no element may move, per unit of learning rate, by more than sgd_margin * fastest_
+// (see Motion::fastest_). The margin is wide, because gradients change in training. Only replaced parameters exceed it.
 constexpr double sgd_margin = 1000;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
@@ -102,8 +101,8 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen, const Sample& 
   if (most_counts >= 0 && most_counts < static_cast<double>(steps) && !may_skip_)
     return {infinite, "the optimizer counted only " + short_number(most_counts) + " steps" + since,
             "not updated in steps that nobody looks at"};
-  // Unmoved parameters are no mistake after whole epochs: after convergence, they may have the same values after each
-  // epoch, although every step of the epoch moves them.
+  // After whole epochs, unmoved parameters are no error: after convergence, parameters may have the same values at the
+  // end of each epoch, although every step moves them.
   const bool whole_epochs =
       steps % steps_per_epoch_ == 0 && static_cast<int64_t>(seen.steps.size()) % steps_per_epoch_ != 0;
   if (most == 0 && !whole_epochs && still_learns(seen, sample) && sum_of_learning_rates(optimizer_, next_, steps) > 0 &&

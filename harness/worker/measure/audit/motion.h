@@ -25,8 +25,8 @@ class Motion {
   // parameters moved since the first.
   void look(int64_t next, const NamedTensors& parameters, const NamedTensors& state);
   // Compares the parameters and optimizer state at the start of an audit, before step `first`, with those stored last;
-  // compares nothing if none are stored. seen: the audit's evidence; its tensors from before the audited steps are
-  // whole. sample: the elements that `seen` contains of each tensor after these steps.
+  // compares nothing if none are stored. seen: evidence of the audit, with the whole parameters before its steps.
+  // sample: selects the elements of each parameter that `seen` contains after these steps.
   Deviation since_last(int64_t first, const Evidence& seen, const Sample& sample = {});
   // Stores some elements of each parameter after an audit of `steps` steps, which ended before step `next`.
   void remember(int64_t next, int64_t steps, const Evidence& seen, const Sample& sample = {});
@@ -38,8 +38,8 @@ class Motion {
     double steps_counted;  // the optimizer's counter of steps; -1: none
   };
   double farthest(int64_t first, int64_t steps, double largest) const;
-  // Stores some elements of each parameter. sample: the elements of each tensor that `parameters` contains. whole: the
-  // whole tensors.
+  // Stores some elements of each parameter and the optimizer's step counts. `parameters` contains the elements of each
+  // parameter that `sample` selects; `whole` tells the parameters' full sizes.
   void store(int64_t next, const NamedTensors& parameters, const NamedTensors& state, const NamedTensors& whole,
              const Sample& sample);
 

@@ -28,7 +28,7 @@ class Case:
 @dataclasses.dataclass
 class Run:
     name: str
-    path: str  # the report, to keep as a file
+    path: str  # path of the report's file, which exporters store with the run
     time_s: float  # start of the run, in seconds since 1970
     end_s: float  # end of the run; equals time_s if the report has no end (before version 1.10, or interrupted)
     tags: dict
@@ -52,7 +52,7 @@ def is_number(value):
 
 
 def told(values):
-    """Returns the known values as text."""
+    """Returns the values as text, without those that are None or empty."""
     return {key: str(value) for key, value in values.items() if value not in (None, "")}
 
 

@@ -1,4 +1,4 @@
-"""Writes a run for TensorBoard: an event file for each case, with the report and its tags beside them."""
+"""Writes a run for TensorBoard: an event file for each case, which also has its tags, and a copy of run.json."""
 import os
 import pathlib
 import shutil

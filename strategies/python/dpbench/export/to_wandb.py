@@ -1,4 +1,4 @@
-"""Writes a run for Weights & Biases as offline files: a group of one W&B run per case and one that has the report."""
+"""Writes a run for Weights & Biases as offline files: a W&B run for each case and one for the report, in one group."""
 import glob
 import hashlib
 import os
@@ -24,7 +24,7 @@ def started(run, name, kind, folder, config):
 
 
 def points_by_index(curves):
-    """Returns (index, {name: value}) in the order of the indices, as W&B wants its history."""
+    """Returns a list of (index, {name: value}), sorted by index, because W&B requires ascending steps."""
     found = {}
     for name, curve in curves.items():
         for index, value in curve:
@@ -37,7 +37,7 @@ def export(run, folder):
     folder = os.path.abspath(folder)
     if glob.glob(f"{glob.escape(folder)}/wandb/offline-run-*-{id_of(run, run.name)}"):
         raise UsageError(f"{folder} has the run {run.name} already. Use another folder")
-    # The copy of the report stays in the folder until it is uploaded.
+    # W&B copies the report to these folders, from which `wandb sync` uploads it.
     os.environ |= {"WANDB_DATA_DIR": folder, "WANDB_CACHE_DIR": f"{folder}/cache"}
     for case in run.cases:
         with started(run, case.name, "case", folder, case.settings | {"tags": case.tags}) as one:

@@ -85,7 +85,7 @@ class WrongKernel : public AttentionKernel {
  private:
   Kernel right_;
   Mistake mistake_;
-  // For each number of tokens, the first key and value that this kernel got.
+  // The first key and value that this kernel got for each number of tokens.
   mutable std::map<int64_t, std::pair<at::Tensor, at::Tensor>> first_;
 };
 
@@ -93,8 +93,8 @@ class WrongRing : public Ring {
  public:
   WrongRing(const Ring& right, Mistake mistake) : Ring(right), mistake_(mistake) {}
 
-  // The mistake gradient_one_hop_short: returns the gradients one hop before the end of the ring, when this rank has
-  // those of the next rank's keys and values.
+  // With the mistake gradient_one_hop_short, the gradients of keys and values stop one hop early in the ring. This rank
+  // then returns those of the next rank's keys and values.
   Gradients backward(const at::Tensor& slope, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const Result& whole, const AttentionKernel& kernel) const override {
     const auto [by_query, by_key, by_value] = Ring::backward(slope, query, key, value, whole, kernel);
@@ -153,9 +153,10 @@ class WrongExchange : public Exchange {
     calls_ = 0;
   }
 
-  // Returns the positions of this rank's tokens. Mistakes change them for one use only, which the number of the call
-  // tells: a model's first block calls for the embedding and then for the position embedding; each layer for the
-  // dropout mask and then for the rotary embedding; the loss after the last block.
+  // Returns the positions of this rank's tokens. Some mistakes change them for one use only. The number of the call
+  // within a block tells the use: the block of the embeddings calls for the embedding and then for the position
+  // embedding, and each layer calls for the dropout mask and then for the rotary embedding. The last call, after the
+  // last block, is for the loss.
   const std::vector<Piece>& tokens() const override {
     const int call = calls_++;
     const bool embeds = block_ == "model.embed_tokens", layer = block_.starts_with("model.layers");

@@ -195,7 +195,7 @@ Mutant mutant(const std::string& name, Mistake mistake, const std::string& kille
 std::vector<Mutant> expert_mutants() {
   using namespace expert_mistakes;
   using enum expert_mistakes::Mistake;
-  // Six experts divide evenly among the ranks.
+  // With six experts, each rank of ep=2 or ep=3 has the same number of experts.
   constexpr char even[] = "tiny-experts,experts=6", wrong_model[] = "wrong model", backward[] = "backward pass",
                  grid[] = "dp=2,ep=2";
   return {

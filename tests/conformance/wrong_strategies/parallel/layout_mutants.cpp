@@ -72,7 +72,7 @@ class WrongLayout : public layout::Layout {
                      size_t micros) const override {
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
     // The mistake parts_weighed_equally: each part of a batch (a pipeline micro-batch) gets the weight 1 / number of
-    // parts. A correct layout gives it its share of the tokens, which this factor replaces.
+    // parts. The factor below puts this weight in place of the correct one, the part's share of the batch's tokens.
     if (is(Mistake::parts_weighed_equally) && micros == 1)
       return loss * (terms_ / target.ge(0).sum().item<double>() /
                      static_cast<double>(std::min(rows_, options_.pipeline.microbatches)));

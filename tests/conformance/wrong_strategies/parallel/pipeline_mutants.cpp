@@ -173,7 +173,7 @@ class PipelineReference : public Strategy {
  private:
   struct Live {
     at::Tensor input, output, loss;
-    std::shared_ptr<DelayedWeights> weights;  // weight gradients not yet computed; null if backward passes are whole
+    std::shared_ptr<DelayedWeights> weights;  // weight gradients not yet computed; null if none are delayed
   };
 
   bool is(Mistake mistake) const { return mistake_ == mistake; }

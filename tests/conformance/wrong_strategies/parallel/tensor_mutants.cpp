@@ -161,8 +161,8 @@ class WrongExchange : public Exchange {
     return bias ? sum + *bias * (ranks() - 1) : sum;
   }
 
-  // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. The rank then also embeds
-  // the next token, with the vector of its own last token.
+  // An off-by-one mistake: rank 0 treats the end of its piece of the vocabulary as inclusive. It then also embeds the
+  // first token of rank 1's piece, with the vector of its own last token.
   at::Tensor embedded_twice(const at::Tensor& ids, const Product& product) const {
     const int64_t vocabulary = 257, next = even_pieces(vocabulary, ranks()).front();
     return Exchange::leave(ids, [&](const at::Tensor& part) {
@@ -284,8 +284,8 @@ class WrongTensorParallel : public layout::Layout {
     sum_over(axes_.replicas, gradients);
   }
 
-  // An off-by-one mistake: a rank treats the end of its piece of the vocabulary as inclusive. The rank then also counts
-  // the next label, with the logit of its own last token.
+  // An off-by-one mistake: each rank treats the end of its piece of the vocabulary as inclusive. It then also counts
+  // labels that are the first token of the next rank's piece, with the logit of its own last token.
   at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
     const at::Tensor right = workload_.split_loss(output, target, split);
     const int64_t vocabulary = 257;

@@ -28,7 +28,8 @@ std::function<StrategyInfo()> keeping_parts(const std::string& reshard, const Ch
 }
 
 // A mistake: the backward pass gathers from a distant rank on the axis dp, which keeps the same half of the unit as
-// this rank, instead of from the neighbour, which keeps the other half. parts: name of the groups of neighbours.
+// this rank, instead of from the neighbour, which keeps the other half. parts: the mesh's name for the neighbours'
+// groups, such as shard/2.
 ChangeSetup gather_from_distant_ranks(const std::string& parts) {
   return [=](Setup& setup) {
     const Mesh mesh = setup.mesh;

@@ -276,7 +276,8 @@ void free_one_unit_late(ShardedParts& parts) {
   };
 }
 
-// A mistake: each rank's rows are a view of a whole tensor, so all of its memory stays allocated.
+// A mistake: each rank's rows are a view of a tensor with the rows of all ranks, so memory for all rows stays
+// allocated.
 void keep_rows_as_views(ShardedParts& parts) {
   parts.clear = [right = parts.clear](ShardedRun& run) {
     right(run);

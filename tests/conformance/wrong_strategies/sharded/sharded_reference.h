@@ -118,7 +118,7 @@ StrategyInfo sharded_strategy_of(const ShardedParts& parts, const ShardedOptions
 std::optional<int64_t> live_sharded_parameters(const TrafficQuery& query);
 
 namespace sharded {
-// Runs a forward pass in evaluation mode, with all units gathered and freed again. Collective.
+// Runs a forward pass in evaluation mode, with all units gathered and freed again. Every rank must call it.
 at::Tensor evaluate(ShardedRun& run, const Batch& batch);
 }  // namespace sharded
 

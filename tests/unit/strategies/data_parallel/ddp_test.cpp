@@ -193,8 +193,8 @@ class SharedMemoryWatch : public ForwardingBackend {
   }
 };
 
-// The backend is wrapped twice, as in the conformance suite. There, too, gradient buckets must be in shared memory, so
-// that the suite checks the code path that is timed.
+// The test wraps the backend as the conformance suite does. Gradient buckets must stay in shared memory, because the
+// suite must check the code path that is timed.
 TEST(DdpBuckets, AreInSharedMemoryEvenIfTheBackendIsWrappedByTheChecks) {
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     c10::intrusive_ptr<SharedMemoryWatch> watch;

@@ -74,8 +74,8 @@ struct Plan {
 };
 
 // Takes the same steps of dp with and without recording. All results and all state must agree: in float64 up to
-// rounding, because a product may round differently at another memory address; in other types bit for bit, which holds
-// for steps of 48 samples. Tests of other types use no other size.
+// rounding, because a product may round differently at another memory address; in other types bit for bit. Steps of 48
+// samples give equal bits, so tests of other types use only this size.
 class StepPair {
  public:
   explicit StepPair(const Plan& plan)

@@ -30,7 +30,7 @@ class Pair {
     };
   }
 
-  // Takes the same step with and without recording. Outputs, losses, gradients and all state must agree bit for bit.
+  // Takes a step with and without recording. Outputs, losses, gradients and all state must agree bit for bit.
   void step(int64_t step) {
     const int64_t rows = plan_.rows[static_cast<size_t>(step) % plan_.rows.size()];
     std::vector<Batch> micro;

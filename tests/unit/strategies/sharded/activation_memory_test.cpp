@@ -72,7 +72,7 @@ int64_t settled_bytes() {
 // Divides a model among the ranks of an axis. Returns the ModelSplit, through which this rank exchanges activations.
 using Divide = std::function<ModelSplit(const Axis& axis, const Model& model)>;
 
-// Returns the bytes of activations that a rank keeps after a forward pass.
+// Returns the bytes of activations that a rank keeps after a forward pass, mean over ranks.
 int64_t kept(int64_t layers, const std::string& name, int ranks, const Divide& divide) {
   const auto workload = workload_registry().at("gpt").make(
       {.model = "layers=" + std::to_string(layers) + ",hidden=64,heads=4,mlp=256,seq=32,vocab=128"});
@@ -115,7 +115,8 @@ Divide by_tokens(context::Kind kind) {
   };
 }
 
-// A rank keeps whole activations completely, and 1 / ranks of divided activations and of pieces of the sequence.
+// A rank keeps activations of all features and tokens (whole), and 1 / ranks of activations that are cut by features
+// or, with sequence parallelism, by tokens (divided).
 TEST(ActivationsOfTp, TakeTheBytesThatTheFormulaGivesPerLayer) {
   // Whole activations, in units of samples x tokens x hidden: input and output of both norms. Divided activations:
   // query, key and value, attention's output, input and output of GELU (4 each).

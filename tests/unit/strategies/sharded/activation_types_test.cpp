@@ -1,5 +1,6 @@
-// Tests the types of activations in steps of tensor, context and expert parallelism: right steps have no tensor of
-// unknown type and no wrong pair, and wrong exchanges have one.
+// Tests the types of activations (strategies/api/parts/activation.h) in steps of tensor, context and expert
+// parallelism. Correct strategies have no tensor of unknown type and no wrong pair (an operation on tensors of types
+// that it cannot take). Strategies with a wrong exchange have a wrong pair.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
@@ -22,8 +23,9 @@ struct Found {
 
 using Make = std::function<std::unique_ptr<Strategy>(const Setup&)>;
 
-// Takes two steps on a mesh. Returns what the types of rank 0's passes show. make: makes a wrong strategy, which may
-// fail after its mistake was found.
+// Takes two steps on a mesh. Returns the first wrong pair of rank 0, and how many inputs of its collectives had a known
+// and an unknown type. make: makes a wrong strategy, which may throw after the wrong pair; without it, the registered
+// strategy is used and must not throw.
 Found found_by_types(const Setting& one, at::ScalarType dtype, int64_t recompute = 0, const Make& make = {}) {
   const auto workload =
       make_workload(workload_registry().at(one.workload), {.model = one.model, .recompute = recompute});
@@ -56,8 +58,8 @@ Found found_by_types(const Setting& one, at::ScalarType dtype, int64_t recompute
 
 class TypedSteps : public testing::TestWithParam<Setting> {};
 
-TEST_P(TypedSteps, OfARightLayoutHaveNoWrongPairAndNoCollectiveOfATensorOfUnknownType) {
-  const int64_t most = GetParam().workload == "probe-mlp" ? 0 : 1;  // probe-mlp is not a list of blocks
+TEST_P(TypedSteps, OfACorrectStrategyHaveNoWrongPairAndNoCollectiveOfATensorOfUnknownType) {
+  const int64_t most = GetParam().workload == "probe-mlp" ? 0 : 1;  // probe-mlp has no blocks to recompute
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (int64_t recompute = 0; recompute <= most; ++recompute) {
       const Found found = found_by_types(GetParam(), dtype, recompute);
@@ -89,8 +91,8 @@ std::vector<Setting> typed_settings() {
 INSTANTIATE_TEST_SUITE_P(Types, TypedSteps, testing::ValuesIn(typed_settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// A stage of a pipeline begins with a tensor of unknown type, unless it is the first.
-TEST(TypesOfAPipeline, AreRightWhereTheyAreKnown) {
+// Tensors of unknown type are allowed, because every stage of a pipeline but the first begins with one.
+TEST(TypesOfAPipeline, ShowNoWrongPair) {
   const Found found = found_by_types({"layout", "pp=2,tp=2", "gpt", "tiny"}, at::kFloat);
   EXPECT_EQ(found.mistake, "");
   EXPECT_GT(found.typed, 0);
@@ -166,7 +168,7 @@ std::string mistake_of(Mistake mistake, const Given& params = {}, const std::str
       .mistake;
 }
 
-TEST(WrongTypes, OfAnExchangeAreNamedWithTheOperationTheBlockAndTheRemedy) {
+TEST(WrongTypes, InAnExchangeAreReportedWithTheOperationTheBlockAndTheRemedy) {
   const Given sequence = {{"sequence", "on"}};
   const std::string block = "model.layers.0";
   EXPECT_EQ(mistake_of(Mistake::none), "");

@@ -98,7 +98,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(ContextParallel, ContextParallelSteps, testing::ValuesIn(settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// Makes a strategy on a mesh that it should refuse. Returns the error message of rank 0.
+// Makes a strategy that should refuse the model, the mesh or the parameter. Returns the error message of rank 0.
 std::string refusal(const std::string& strategy, const std::string& mesh, const std::string& workload,
                     const std::string& model, const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});
@@ -138,7 +138,8 @@ TEST(ContextParallel, EvaluatesShortAndUnevenSequencesLikeOneDevice) {
 }
 
 TEST(ContextParallel, NamesTheLayerWhoseTransferFailed) {
-  // In the forward pass, each layer passes keys and values to the next rank; the loss follows.
+  // The calls of a rank in ring attention: a send and a receive of keys and values in each of the two layers (0 to 3),
+  // the sum of the loss (4), then the backward pass, from layer 1 to layer 0.
   const Given ulysses = {{"kind", "ulysses"}};
   expect_contains(error_of_call("cp", "cp=2", 2), {"cp: ", "keys", "model.layers.1", "is gone"});
   expect_contains(error_of_call("cp", "cp=2", 4), {"cp: ", "the loss", "lm_head", "is gone"});

@@ -261,7 +261,7 @@ TEST(Fsdp, PeakOfGatheredParametersIncludesTheShardsKeptForTheBackwardPassIfRank
   }
 }
 
-TEST(Fsdp, WithReshardAsANumberDividesTheAxisOfItsShardsIntoPartsOfThatManyNeighbours) {
+TEST(Fsdp, WithReshardNDividesTheShardAxisIntoPartsOfNNeighbouringRanks) {
   const StrategyInfo& info = strategy_registry().at("fsdp");
   const auto mesh_for = [&](const std::string& reshard, const std::string& asked, int world) {
     return text_of(effective_mesh(info, Params(info.params, {{"reshard", reshard}}, "fsdp"), asked, world));
@@ -484,7 +484,7 @@ TEST(Fsdp, DeclaresAboutHalfTheGatheredBytesWithGatherInBfloat16) {
   EXPECT_LT(narrow, own * 0.6);
 }
 
-// Returns the bytes of fsdp's formula for a step, by "operation axis".
+// Returns the bytes that fsdp's traffic formula gives for a step, by operation and axis, such as "allgather dp".
 std::map<std::string, int64_t> formula_bytes(const Model& model, const std::string& reshard, const std::string& asked) {
   const StrategyInfo& info = strategy_registry().at("fsdp");
   const Params params(info.params, {{"reshard", reshard}}, info.name);
@@ -497,8 +497,9 @@ std::map<std::string, int64_t> formula_bytes(const Model& model, const std::stri
   return bytes;
 }
 
-TEST(Fsdp, WithReshardAsANumberGathersWithinThePartsOfTheAxisForTheBackwardPass) {
-  const auto model = gpt("layers=2,hidden=16,heads=2,seq=8,vocab=128")->model(0);  // four ranks divide its sizes evenly
+TEST(Fsdp, WithReshardNGathersParametersForTheBackwardPassOnlyWithinPartsOfNRanks) {
+  // Four ranks shard each parameter. Its number of rows is a multiple of 4, so no shard is padded.
+  const auto model = gpt("layers=2,hidden=16,heads=2,seq=8,vocab=128")->model(0);
   for (const auto& [mesh, axis] : {std::pair{"dp=2,shard=4", "shard"}, {"dp=4", "dp"}}) {
     const std::string whole = std::string("allgather ") + axis, parts = whole + "/2";
     auto again = formula_bytes(*model, "on", mesh), kept = formula_bytes(*model, "off", mesh),

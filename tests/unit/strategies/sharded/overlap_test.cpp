@@ -114,8 +114,9 @@ TEST(RingAttention, ComputesWithReceivedKeysWhileTheNextKeysAreTransferred) {
 
     record = {};
     ring.backward(whole.output, x, x, x, whole, kernel);
-    // A send and a receive each of: keys and values, their gradient, keys and values, gradient, gradient. A gradient
-    // travels while the blocks of the next hop are computed. No blocks are left for the last gradient.
+    // Five transfers, each a send and a receive, start in this order: keys and values, gradient, keys and values,
+    // gradient, gradient. A gradient travels while the blocks of the next hop are computed. After the last hop, no
+    // blocks are left to compute while the last gradient travels.
     EXPECT_EQ(record.computed_during_collectives(), (std::vector<int>{3, 3, 2, 2, 2, 2, 2, 2, 0, 0}))
         << "rank " << me.rank;
   }));

@@ -73,7 +73,8 @@ TEST_P(RandomDelays, ChangeNoBitOfAPipeline) {
       {GetParam(), "gpt", "tiny-llama,dropout=0.1", 3, 7, {{"schedule", GetParam()}, {"poison", "on"}}});
 }
 
-// The first and the last stage also exchange the gradient of the tied embedding, late too.
+// The first and the last stage also exchange the gradient of the tied embedding. This exchange is delayed at random
+// too.
 TEST_P(RandomDelays, ChangeNoBitOfAPipelineWithATiedEmbedding) {
   expect_same_bits_with_delays({GetParam(), "gpt-exact", "", 3, 8, {{"schedule", GetParam()}, {"poison", "on"}}});
 }

@@ -72,7 +72,7 @@ TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTraining) {
   expect_no_change({.strategy = "zero2", .world = 4, .mesh = usual.mesh}, {{}});
 }
 
-TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTrainingWithPartsKeptInPairs) {
+TEST_P(RandomDelaysOnAMesh, ChangeNoBitOfHybridShardedTrainingIfParametersAreReshardedWithinPairsOfRanks) {
   const Training usual{.strategy = "fsdp", .world = 8, .mesh = "dp=2,shard=4"};
   expect_no_change(usual, {{{"reshard", "2"}, {"prefetch", "0"}, {"poison", "on"}},
                            {{"reshard", "2"}},

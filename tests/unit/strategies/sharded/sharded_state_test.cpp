@@ -108,7 +108,7 @@ void expect_to_resume_with_the_same_bits(const std::vector<Training>& all, const
 
 class SavedState : public testing::TestWithParam<const char*> {};
 
-TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderEachOther) {
+TEST_P(SavedState, OfDdpZeroAndFsdpResumesUnderAnyOfTheseStrategies) {
   expect_to_resume_under_each_other(layouts(), *gpt(GetParam()), first_far);
 }
 

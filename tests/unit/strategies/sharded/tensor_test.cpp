@@ -33,7 +33,7 @@ std::vector<Setting> settings() {
     for (const char* mesh : {"tp=2", "tp=3"}) all.push_back({"tp", mesh, "gpt", "tiny", params});
     // With 3 or more ranks, each rank has all key and value heads of this model.
     for (const char* mesh : {"tp=2", "tp=3", "tp=4"}) all.push_back({"tp", mesh, "gpt", "tiny-llama", params});
-    // This model has a single key and value head, with biases, which both ranks share.
+    // This model has biases and a single key and value head, which both ranks store whole.
     all.push_back({"tp", "tp=2", "gpt", "tiny,kv_heads=1", params});
     all.push_back({"tp", "dp=2,tp=2", "gpt", "tiny", params, 0.01});
   }
@@ -69,7 +69,7 @@ TEST(TensorParallel, GradientsEqualThoseOfOneDeviceIfTheLossHasADifferentWeightF
   }
 }
 
-// Makes the strategy tp on a mesh, with a model, that it should refuse. Returns the error message of rank 0.
+// Makes the strategy tp, which should refuse the model, the mesh or the parameter. Returns the error message of rank 0.
 std::string refusal(const std::string& mesh, int ranks, const std::string& workload, const std::string& model,
                     const Given& params = {}) {
   const auto made = workload_registry().at(workload).make({.model = model});
@@ -126,7 +126,7 @@ Amounts amounts_of_a_step(const Workload& workload, const std::vector<int64_t>& 
   return amounts;
 }
 
-TEST(TensorParallel, CallsFourAllreducesPerLayerOrWithSequenceFourGathersAndScatters) {
+TEST(TensorParallel, CallsFourAllreducesPerLayerOrWithSequenceOnFourAllGathersAndFourReduceScatters) {
   const int layers = 2, embedding = 1, head = 1, maximum_and_sum_of_the_loss = 2;
   const auto workload = gpt("tiny,padding=off");
   const auto plain = amounts_of_a_step(*workload, {4}, {});
