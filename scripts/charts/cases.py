@@ -122,7 +122,7 @@ def distribution(cases):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, first.setting,
+        chart = Chart(name_of("samples", first), "Spread of the blocks", first.workload, first.setting,
                       message=messages.spread([quartiles(offsets(case)) for case in rows]))
         axes = row_axes(chart, rows)
         thinned = 0
@@ -139,9 +139,9 @@ def distribution(cases):
             axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
         axes.set_xlabel(xlabel)
         if thinned:
-            note += (f" {count(thinned, 'case')} with more than {MOST_POINTS} samples: at most {MOST_POINTS} drawn, "
+            note += (f" {count(thinned, 'case')} with more than {MOST_POINTS} blocks: at most {MOST_POINTS} drawn, "
                      "the slowest among them.")
-        chart.caption = f"Dot: a sample. Band: the middle half of them. {words.source(rows)}{note}"
+        chart.caption = f"Dot: a timed block. Band: the middle half of them. {words.source(rows)}{note}"
         yield chart
 
 

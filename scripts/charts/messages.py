@@ -131,7 +131,7 @@ def spread(quartiles):
     """Says how far the timed blocks of any case spread around the case's median. `quartiles`: the lower and upper
     quartile of each case's block times, in percent from the median."""
     most = max(max(-low, high) for low, high in quartiles)
-    return f"Half of each case's samples are within {math.ceil(most) if most > 1 else 1} % of its median"
+    return f"Half of each case's blocks are within {math.ceil(most) if most > 1 else 1} % of its median"
 
 
 def memory(spans, of="memory"):

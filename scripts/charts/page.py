@@ -94,7 +94,7 @@ def called(run):
 
 def page(runs, charts, version, note=""):
     parts = [("The answer", "", answers(runs)), ("Runs", "", runs_table(runs)), ("Problems", "", tables.problems(runs)), *chart_parts(charts),
-             ("Cases", "One row per case; n: samples / launches. Click a heading to sort.", tables.cases(runs)),
+             ("Cases", "One row per case; n: blocks / launches. Click a heading to sort.", tables.cases(runs)),
              ("Conformance", "Cells count the worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open for the "
                              "evidence), – skipped.", conformance(runs)),
              ("Collectives of a step", "One rank's calls and bytes per step, beside those of the strategy's own formula.",
@@ -145,12 +145,12 @@ def how(runs):
         lists.append(el("details", el("summary", run.id),
                         el("dl", [join(el("dt", key), el("dd", value)) for key, value in facts if value])))
     glossary = (("step time", "the median time of a training step on the slowest rank"),
-                ("±95 %", "its confidence interval: over launches if there are three or more, else over samples"),
+                ("±95 %", "its confidence interval: over launches if there are three or more, else over blocks"),
                 ("speed-up", "samples per second relative to the single device, measured in pairs of neighbouring blocks; strong scaling: at the same global batch, weak: at the same "
                              "samples per device"),
                 ("efficiency", "speed-up / world; none for replicas that share cores; !: above 100 % by more than its interval"),
                 ("comm.", "the share of a step spent in exposed communication"),
-                ("noise", "1.4826 × the median absolute deviation / the median of the samples"),
+                ("noise", "1.4826 × the median absolute deviation / the median of the blocks"),
                 ("means", "what a step does with the gradient; speeds compare only for equal mathematics"),
                 ("! busy", "other programs used a quarter of a core or more (5 % of the cores of a large machine) while the case ran"),
                 ("disturbed", "other programs took the cores that the replicas needed: the case gets no speed"),

@@ -50,7 +50,7 @@ def interval_of(found, unit):
 def of_duel(case):
     look, verdict = case["look"], case["verdict"]
     row = Row(case["id"], verdict or case["status"], note=case["reason"] or "")
-    row.bad = verdict == "slower" or case["status"] in ("failed", "wrong")
+    row.bad = verdict == "SLOWER" or case["status"] in ("failed", "wrong")
     if not look:
         return row
     blocks = [pair["base_ns"] for launch in case["launches"] for pair in launch["pairs"]]

@@ -86,8 +86,8 @@ def bars(cases):
     if levels == {"launches"}:
         return "Bars: 95 % interval over launches."
     if levels <= {"samples", "none"}:
-        return "Bars: 95 % interval over samples of few launches (narrower than the variation between launches)."
-    return "Bars: 95 % interval, over launches if there are three or more, else over samples."
+        return "Bars: 95 % interval over blocks of few launches (narrower than the variation between launches)."
+    return "Bars: 95 % interval, over launches if there are three or more, else over blocks."
 
 
 def source(cases):

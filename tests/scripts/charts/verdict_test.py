@@ -18,7 +18,7 @@ def slower_duel():
     made = sample_runs.duel()
     same, slower, failed = made["cases"]
     same |= {"verdict": "same", "reason": None}
-    slower |= {"verdict": "slower", "reason": None}
+    slower |= {"verdict": "SLOWER", "reason": None}
     slower["look"] |= {"change_percent": 20.0, "ci95_low_percent": 18.0, "ci95_high_percent": 21.5}
     slower["steps_per_block"] = 2
     for launch in slower["launches"]:
@@ -51,7 +51,7 @@ class Verdicts(unittest.TestCase):
         texts = text_of(verdict.html(shown(slower_duel()), [], "0.1.0"))
         place = texts.index(sample_runs.duel()["cases"][1]["id"])
         self.assertEqual(texts[place + 1:place + 8],
-                         ["1 ms", "1.2 ms", "+20.0 %", "+18.0 to +21.5", "20", "9.4 %", "slower"])
+                         ["1 ms", "1.2 ms", "+20.0 %", "+18.0 to +21.5", "20", "9.4 %", "SLOWER"])
 
     def test_markup_in_the_reason_of_a_failure_is_escaped_on_the_page_of_a_duel(self):
         page = verdict.html(shown(slower_duel()), [], "0.1.0")

@@ -58,7 +58,7 @@ const std::vector<VariableNames>& known_launchers() {
        .local_rank = {"MPI_LOCALRANKID"},
        .local_world = {"MPI_LOCALNRANKS"},
        .node = {},
-       .nonce = {"PMI_ID", "HYDI_CONTROL_FD"}},
+       .nonce = {"HYDI_CONTROL_FD"}},
   };
   return all;
 }
