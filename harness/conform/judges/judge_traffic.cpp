@@ -186,8 +186,10 @@ void judge_traffic(const Trial& trial, Rows& rows) {
 void judge_types(const Trial& trial, Rows& rows) {
   for (const Evidence& evidence : trial.ranks)
     if (evidence.typed > 0)
-      rows.judged("activation-types", "how the tensors of each operation of a forward pass are distributed over ranks",
-                  evidence.wrong_type.empty(), evidence.wrong_type + trial.place(evidence.rank, 0));
+      rows.judged(
+          "activation-types", "how the tensors of each operation of a forward pass are distributed over ranks",
+          evidence.wrong_type.empty(),
+          evidence.wrong_type + ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name);
 }
 
 }  // namespace dpbench
