@@ -1,4 +1,4 @@
-// A replica's forward and backward pass, recorded as two CUDA graphs, and the recorders of all replicas.
+// The forward and backward pass of a replica, recorded as two CUDA graphs. A StepRecorder per device records them.
 #pragma once
 
 #include <functional>

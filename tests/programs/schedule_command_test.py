@@ -89,7 +89,7 @@ class ScheduleCommand(unittest.TestCase):
         picture = pathlib.Path(__file__).parents[2] / "strategies/schedule/zb-h1.svg"
         self.assertEqual(self.schedule("zb-h1", "-o", "svg").stdout, picture.read_text(encoding="utf-8"))
 
-    def test_an_invalid_schedule_exits_1_and_names_the_broken_rule_in_every_format(self):
+    def test_an_invalid_schedule_exits_1_and_names_the_broken_rule_in_every_output_format(self):
         self.put("mine.csv", DEADLOCK)
         self.assertIn("deadlock: rank 0, action 1, 0B0 ", self.schedule("mine.csv", code=1).stdout)
         (fault,) = self.document("mine.csv", code=1)["faults"]

@@ -124,7 +124,7 @@ class FindTorch(unittest.TestCase):
         path.chmod(0o755)
         return str(path)
 
-    def test_without_pip_find_torch_uses_the_systems_pip_or_says_how_to_install_it(self):
+    def test_find_torch_uses_the_system_pythons_pip_if_its_own_python_has_none_or_says_how_to_install_it(self):
         without = self.python("without", "exit 1")
         system = self.python("system", f'[ "$1" = -c ] || echo "$*" >{self.root}/called')
         for other, called in ((system, True), (without, False), ("/absent/python3", False)):

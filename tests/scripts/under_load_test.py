@@ -49,7 +49,7 @@ class Alarms(unittest.TestCase):
         self.assertEqual(code, 1, said)
         self.assertRegex(said, r"round 1: wrong: dpbench run .*--strategy .*--seed 2\b.*\n +audit: parameter w, step 7 rounded\n")
 
-    def test_a_study_of_false_alarms_fails_if_most_cases_are_not_audited(self):
+    def test_the_study_of_false_alarms_exits_1_if_most_of_its_timed_cases_were_not_audited(self):
         self.assertEqual(self.study("skipped ok skipped", 3)[0], 1)
 
 

@@ -5,9 +5,10 @@
 
 namespace dpbench {
 
-// Returns parameters and buffers of another model and drawn values for the optimizer's state tensors, the same on every
-// rank. state: the state that the strategy reports; the returned state has its names, sizes and dtypes. The step
-// counters of the optimizer are below Scenario::first.
+// Returns a training state that differs from the strategy's: parameters and buffers of the same model made from another
+// seed, and random values for the optimizer's state tensors. It is the same on every rank. state: the state that the
+// strategy reports; the returned state has its names, sizes and dtypes. The optimizer's step counters are below the
+// number of the scenario's first step.
 Snapshot other_state(const Bench& bench, const Scenario& scenario, NamedTensors state);
 
 }  // namespace dpbench

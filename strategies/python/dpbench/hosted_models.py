@@ -170,8 +170,8 @@ def prepared(module, smooth):
 
 
 def lend(own, number, seed):
-    """Returns the model `alive[own]` for a strategy in Python. number: the number of this model in dpbench's library,
-    which drops it when the strategy's model is deleted. seed: the seed of its dropout masks."""
+    """Returns the Python model that is stored under the key `own`, for a strategy in Python. number: the number under
+    which dpbench's library knows the model. seed: the seed of its dropout masks."""
     model = alive[own]
     model._lent, model._seed = number, seed
     return model

@@ -124,7 +124,7 @@ class Faults(unittest.TestCase):
         self.assertRegex(reasons["raises-on-rank-1"] + errors, r"Traceback \(most recent call last\)(.*\n)+.*in raises_on_rank_1")
 
     def test_a_check_fails_if_a_step_raises_ends_its_rank_hangs_or_returns_a_wrong_shape_or_type(self):
-        # {strategy: (the check that fails, or "" if the case ends without verdicts; words of its detail or reason)}
+        # {strategy: (the failed check, words in its detail)}. If the whole case fails instead: ("", words in its reason).
         expected = {"raises": ("run-completes", "ValueError: on purpose (faulty.py:"), "exits": ("run-completes", "SystemExit: 5"),
                     "exits-at-once": ("", "exit code 7 in step 3"), "crashes": ("", "signal 11 (SIGSEGV) in step 3"),
                     "sleeps": ("", "progress"),

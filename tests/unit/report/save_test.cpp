@@ -287,7 +287,7 @@ TEST_F(Save, NamesAMissingRunAndTheSearchedDirectory) {
   EXPECT_THROW(find_run("../nothing", results_), UsageError);
 }
 
-TEST_F(Save, RefusesATooLargeFileBeforeReadingIt) {
+TEST_F(Save, AReportAboveTheSizeLimitIsRefusedBeforeItIsRead) {
   write(here_ / "huge.json", "");
   fs::resize_file(here_ / "huge.json", (uint64_t{512} << 20) + 1);
   const std::string refusal = message<UsageError>([&] { read_report(here_ / "huge.json"); });

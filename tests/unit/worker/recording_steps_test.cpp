@@ -23,7 +23,7 @@ struct Call {
 // steps.
 class FakeRecorder : public Around {
  public:
-  static inline std::vector<Call> calls;  // steps that the newest FakeRecorder has taken
+  static inline std::vector<Call> calls;  // steps taken by the FakeRecorder that was made last
 
   explicit FakeRecorder(const Setup& setup)
       : Around(with_defaults("cpu", setup)), records_(setup.params.flag("graph")) {
