@@ -49,9 +49,9 @@ void expand(const Selection& selection, const Catalogue& catalogue, const Resolv
 // Replaces the backend "auto" with an actual one. Sets `skip_reason` if the case cannot use its device or backend.
 void settle_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
-// Sets `skip_reason` if the strategy cannot use the case's runtime or mesh, if the workload's default batch is too small
-// or too large, or if the case cannot run on the ranks that an outside launcher has started. Throws UsageError instead
-// if the user chose the batch size by --batch.
+// Sets `skip_reason` if the strategy cannot use the case's runtime or mesh, if the workload's default batch is too
+// small or too large, or if the case cannot run on the ranks that an outside launcher has started. Throws UsageError
+// instead if the user chose the batch size by --batch.
 void judge(Row& row, const Selection& selection, const Catalogue& catalogue);
 
 // Returns the cases (rows) that match --filter, and the baselines and --reference cases with which they are compared.
