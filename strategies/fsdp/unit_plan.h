@@ -16,7 +16,8 @@ struct Span {
   size_t first = 0, last = 0;
 };
 
-// A span of a model's blocks, and the parameters that only this span uses.
+// A span of a model's blocks, and the parameters that only this span uses. The root unit is an exception: it has no
+// blocks, but all parameters that several units or none use.
 struct PlannedUnit {
   std::string name;
   // Empty for the root unit, and for the only unit of a model without blocks.

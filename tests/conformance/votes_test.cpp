@@ -95,7 +95,7 @@ const std::vector<std::pair<std::string, Training>> mistakes = {
     {"gradients", rounds_gradients}, {"own gradients", rounds_own_gradients}, {"updates", rounds_updates}};
 constexpr double rates[] = {1e-3, 0.1, 0x1p-7};  // learning rates; multiplying by 2^-7 does not round
 
-TEST(RowwiseRoundingDiagnosis, DetectsRoundingToBfloat16BelowTheRoundingErrorOfTheParameters) {
+TEST(RoundingDiagnosisByVotesOfRows, DetectsRoundingToBfloat16BelowTheRoundingErrorOfTheParameters) {
   for (const auto& [name, mistake] : mistakes)
     for (const double rate : rates)
       for (const double step : {50, 500, 50000})
@@ -105,7 +105,7 @@ TEST(RowwiseRoundingDiagnosis, DetectsRoundingToBfloat16BelowTheRoundingErrorOfT
               << name << ", rate " << rate << ", step " << step << ", flips " << flips;
 }
 
-TEST(RowwiseRoundingDiagnosis, DetectsNoMistakeInCorrectStrategies) {
+TEST(RoundingDiagnosisByVotesOfRows, DetectsNoMistakeInCorrectStrategies) {
   const std::vector<std::pair<std::string, Training>> strategies = {{"right", right},
                                                                     {"master copy", with_master_copy}};
   for (const auto& [name, strategy] : strategies)
@@ -120,11 +120,11 @@ TEST(RowwiseRoundingDiagnosis, DetectsNoMistakeInCorrectStrategies) {
                     << ", repeats " << repeats << ", seed " << seed;
 }
 
-TEST(RowwiseRoundingDiagnosis, DetectsNothingIfTheStepsAreTooSmallToShowTheMistake) {
+TEST(RoundingDiagnosisByVotesOfRows, DetectsNothingIfTheStepsAreTooSmallToShowTheMistake) {
   EXPECT_EQ(votes({.step = 0.1}, rounds_gradients, rounds_gradients), 0);
 }
 
-TEST(RowwiseRoundingDiagnosis, DetectsNoMistakeIfOnlyFewParameterRowsIndicateIt) {
+TEST(RoundingDiagnosisByVotesOfRows, DetectsNoMistakeIfTheModelHasTooFewRowsThoughAllVoteForIt) {
   const at::Tensor none = at::zeros({60, 10}, at::kDouble), change = at::ones_like(none);
   const auto error = [&](int64_t few) {
     Votes votes;

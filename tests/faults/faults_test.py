@@ -230,7 +230,7 @@ class Faults(FaultyRuns):
                              ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7; rank 0 [^;]*in model\.layers\.\d: ")):
             self.on_gpt(self.over_both, "faulty-tp", fault, words, "--param", "in=allreduce", "--param", "after=3")
 
-    def test_a_rank_of_a_layout_that_fails_in_an_allreduce_is_named_with_its_action_and_the_layer(self):
+    def test_an_error_in_an_allreduce_of_a_layout_names_rank_action_and_layer_and_a_killed_rank_is_named(self):
         """Rank 1 is on the first stage of pp. Its first allreduce in a step is that of the embedding."""
         self.cpus = 4
         where = r"layout: rank 0\b[^:]*\b0F0 \(stage 0, micro-batch 0\): layout: [^:]*\bmodel\.embed_tokens: "

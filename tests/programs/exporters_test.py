@@ -122,7 +122,7 @@ class Exporters(unittest.TestCase):
             extras = tomllib.load(file)["project"]["optional-dependencies"]
         self.assertEqual({tool: extras.get(tool) for tool in program.TOOLS}, {tool: [tool] for tool in program.TOOLS})
 
-    def test_export_to_an_experiment_tracker_refuses_all_but_the_complete_report_of_a_run(self):
+    def test_export_to_an_experiment_tracker_refuses_a_file_that_is_not_a_valid_report_of_a_run(self):
         newer, elsewhere, torn = sample_runs.usual(), sample_runs.usual(), sample_runs.usual()
         newer["schema_version"]["major"] = 2
         elsewhere["id"] = "20261121T063057Z-a/../../b"

@@ -99,7 +99,7 @@ class ScheduleCommand(unittest.TestCase):
         self.assertIn("deadlock", done.stderr)
         self.assertRegex(self.schedule("1f1b", "mine.csv", code=1).stdout, r"(?m)^mine.csv .* deadlock$")
 
-    def test_a_schedule_that_exceeds_given_limits_or_sizes_exits_1_with_the_broken_rule(self):
+    def test_a_schedule_that_breaks_a_given_limit_or_has_other_sizes_than_given_exits_1_with_the_broken_rule(self):
         self.assertIn("live-activations", self.schedule("gpipe", "--live", "4", code=1).stdout)
         self.assertIn("receive-slot", self.schedule("interleaved", "--slots", "1", code=1).stdout)
         self.put("mine.csv", self.schedule("1f1b", "-o", "csv").stdout)

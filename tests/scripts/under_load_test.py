@@ -37,7 +37,7 @@ class Alarms(unittest.TestCase):
                               capture_output=True, text=True, check=False, env={**os.environ, "CALLS": str(self.root / "calls"), "STATUSES": statuses})
         return done.returncode, done.stdout + done.stderr, int((self.root / "calls").read_text(encoding="utf-8"))
 
-    def test_a_study_of_false_alarms_counts_no_disturbed_case_and_repeats_no_stored_round(self):
+    def test_a_study_of_false_alarms_counts_no_disturbed_case_as_an_alarm_and_runs_no_round_with_a_stored_report(self):
         statuses = "ok disturbed ok"
         self.assertEqual(self.study(statuses, 2)[::2], (0, 2))
         code, said, calls = self.study(statuses, 3)

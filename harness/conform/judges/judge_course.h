@@ -34,8 +34,9 @@ Deviation state_deviation(const Trial& trial, const Course& expected, const std:
 struct Deviations {
   Deviation course, state;
 };
-// Returns both deviations of a strategy from a course in float64: those of course_deviation() and state_deviation().
-// Courses with rounding are computed one by one, and only while the strategy's error is above its bound.
+// Returns both deviations of a strategy from `expected`, a course in float64: those of course_deviation() and
+// state_deviation(). If the strategy rounds and its error is above the bound, courses in the strategy's dtypes widen
+// the bound. They are computed one by one, until the error is within the bound or too large to come from rounding.
 Deviations deviations_of(const Trial& trial, const Course& expected);
 
 // Runs the checks trajectory and optimizer-state on the scenario `unwatched`, in which only the loss is read between

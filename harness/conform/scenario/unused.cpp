@@ -68,8 +68,8 @@ std::vector<Scenario> with_distinct_samples(const Distribution& distribution, ui
 // step.
 bool first_steps_use_all(const Bench& bench) try {
   Trials trials(bench);
-  // The model is run on uneven batches too, because the first samples of even batches have nearby ids and may be
-  // similar.
+  // The first sample of a batch may decide which parameters a model uses. The first samples of different even batches
+  // often have nearby ids and may be similar, so the model is run on uneven batches too.
   for (const Split split : {Split::even, Split::uneven})
     for (const int64_t step : {0, 1})
       for (int rank = 0; rank < bench.distribution.owners(); ++rank)

@@ -507,7 +507,8 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
   settle_selection(o.what);
 }
 
-// Throws UsageError if the pairs of a duel fit into fewer launches (starts of both builds) than a verdict needs.
+// Throws UsageError if a duel starts both builds fewer times than a verdict needs. A duel measures --pairs pairs of
+// timed blocks, one block of each build, and restarts both builds after every --pairs-per-launch pairs.
 void check_pairs(const DuelOptions& o) {
   const int pairs = o.pairs > 0 ? o.pairs : DuelRule().looks.back();
   const int launches = (pairs + o.pairs_per_launch - 1) / o.pairs_per_launch;

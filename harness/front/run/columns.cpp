@@ -48,8 +48,8 @@ std::string check_cell(const CaseRecord& record) {
   return "ok";
 }
 
-// Returns the notes column of a case: "! busy" if other programs used the cores, the settings that distinguish the case
-// from others of its strategy, the reason of its status, then its warnings and notices.
+// Returns the notes column of a case: "! busy" if other programs used the cores, the case's settings (such as mesh,
+// backend, and parameters that differ from their defaults), the reason of its status, then its warnings and notices.
 std::string notes(const Report& report, const CaseRecord& record) {
   const CaseSpec& spec = record.spec;
   std::vector<std::string> all;

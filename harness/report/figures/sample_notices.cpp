@@ -104,7 +104,8 @@ std::optional<std::string> straggling(const CaseRecord& record) {
          percent(*record.derived.skew) + " longer than the others, which wait for it";
 }
 
-// Returns a notice that names the GPUs throttled while the case was measured; nullopt if there are none.
+// Returns a notice if GPUs were throttled while the case was measured; else nullopt. The notice names the first of
+// these GPUs, the number of the others, and all reasons for the throttling.
 std::optional<std::string> throttling(const CaseRecord& record) {
   std::vector<std::string> gpus, reasons;
   const auto add_new = [](std::vector<std::string>& list, const std::string& text) {

@@ -189,8 +189,8 @@ struct Report {
   // Default values of the strategies' parameters, by strategy and parameter. CaseSpec::params holds only values that
   // differ from these.
   std::map<std::string, std::map<std::string, std::string>> defaults{};
-  // How other programs disturbed the run, such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty:
-  // not at all.
+  // How other programs or a virtual machine's host disturbed the run, such as "other programs took 1.0 to 1.5 of 2
+  // cores in 25 of 33 cases"; empty if nothing was disturbed.
   std::string disturbance{};
   // Which strategy is fastest, and why (report/answer). Unset in reports of `dpbench check` and `dpbench train`, and in
   // reports before version 1.7.
@@ -236,8 +236,8 @@ std::vector<double> sample_step_ns(const LaunchRecord& launch);
 // the last batch of an epoch may be short. Returns the median over launches, or the global batch if the report lacks
 // the counts.
 double rows_per_step(const CaseRecord& record);
-// Returns the time of the slowest rank of a block; 0 without timed steps. `block` holds the ranks' records of one
-// block.
+// Returns the duration of a block of steps on its slowest rank; 0 without timed steps. `block` holds the ranks' records
+// of one block.
 int64_t slowest_ns(const std::vector<RankRecord>& block);
 bool any_failed(const std::vector<CheckRow>& checks);
 // Adds the check results of another launch, `more`, to `all`. Each check keeps one row: the first failed one; without a

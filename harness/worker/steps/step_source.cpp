@@ -29,7 +29,8 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
     : workload_(workload), ids_only_(strategy.loads_samples) {
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
-  // Smallest batch: one sample per micro-batch and replica; for a single process, one per micro-batch.
+  // The smallest batch has one sample for each micro-batch of each replica. A strategy in a single process needs only
+  // one sample for each micro-batch, even dp, which runs several replicas: some of them may get no samples.
   const DataPlace place = data_place(parse_mesh(spec.mesh), spec.world, rank);
   const int64_t least = (ranks ? place.replicas : 1) * spec.accumulate;
   if (batch > samples)

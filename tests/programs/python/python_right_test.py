@@ -66,7 +66,7 @@ class Right(unittest.TestCase):
         code, report = checked(MODELS, "ddp,pp", "--workload", "py-squares", "--recompute", "1", "--cpus", "2", "--backend", "shm")
         self.assert_no_failure(code, report, 30)
 
-    def test_fsdp_gives_a_notice_if_the_whole_model_is_one_unit(self):
+    def test_fsdp_gives_a_notice_if_a_whole_python_model_is_one_unit(self):
         flags = ("--strategy", "fsdp", "--workload", "py-transformer,py-squares", "--cpus", "2", "--backend", "shm")
         code, report, errors = call("run", "--plugin", MODELS, *flags, *BRIEF)
         self.assertEqual(code, 0, errors)

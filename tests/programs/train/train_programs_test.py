@@ -109,7 +109,7 @@ class Training(unittest.TestCase):
                          ["Outside: input size [30, 5] output_size [30, 2]"])
         self.assertEqual(len(lines), 13)
 
-    def test_mnist_mlp_prints_the_loss_of_each_epoch_summed_over_steps_and_ranks(self):
+    def test_training_mnist_mlp_prints_the_loss_of_each_epoch_summed_over_steps_and_ranks(self):
         done = self.train("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "3")
         lines = done.stdout.splitlines()
         case = self.report()

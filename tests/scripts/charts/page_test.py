@@ -167,7 +167,7 @@ class Data(unittest.TestCase):
         # Cases with another batch size, another scaling or ranks that share devices also get a chart of their own.
         self.assertEqual(grouped, compared | settings | {"batch", "scaling", "oversubscribe"})
 
-    def test_collective_times_are_grouped_by_size_and_backend_with_one_per_repetition(self):
+    def test_collective_times_are_grouped_by_size_and_backend_with_one_time_per_repetition_of_the_benchmark(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(sample_runs.collectives(), file)
             file.flush()

@@ -71,7 +71,7 @@ struct Typed {
   }
 };
 
-TEST(ActivationTypes, ArePassedOnByOperations) {
+TEST(ActivationTypes, OfResultsFollowFromThoseOfTheOperands) {
   Typed typed;
   using Call = std::function<at::Tensor()>;
   const at::Tensor i = Typed::tensor(invariant), r = Typed::tensor(replicated), v = Typed::tensor(varying),
