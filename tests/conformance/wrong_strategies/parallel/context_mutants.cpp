@@ -331,6 +331,7 @@ std::vector<Mutant> context_mutants() {
       mutant("gradients-averaged", gradients_averaged, "gradient-meaning", "0.333333 times"),
       mutant("loss-divided-by-the-ranks", loss_divided_by_ranks, "gradient-meaning", "0.333333 times"),
       mutant("norms-not-summed", norms_not_summed, "gradient-meaning", "not summed|axis cp"),
+      mutant("norms-not-summed-under-ulysses", norms_not_summed, "gradient-meaning", "not summed|axis cp", ulysses),
       mutant("summed-over-dp-too", summed_over_dp_too, "gradient-meaning", "2 times", ring, "gpt", grid),
       mutant("averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2", ring, "gpt",
              grid),
