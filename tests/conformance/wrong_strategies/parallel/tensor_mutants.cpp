@@ -27,6 +27,7 @@ enum class Mistake {
   border_token_embedded_twice,
   first_chunk_again,
   sums_in_two_calls,
+  input_not_summed_before_a_look,
   sequence_gather_loses_its_sum,
   sequence_gathered_in_reverse,
   sequence_of_the_head_gathered_in_reverse,
@@ -196,6 +197,11 @@ class WrongTensorParallel : public layout::Layout {
     return Layout::step(step, batches, phases);
   }
 
+  NamedTensors parameters() override {
+    looked_ = true;
+    return Layout::parameters();
+  }
+
   at::Tensor forward(const Batch& mine) override {
     return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, axes_.tp) : mine);
   }
@@ -205,7 +211,10 @@ class WrongTensorParallel : public layout::Layout {
                                                    Phases* phases) const override {
     Options changed = options;
     if (is(Mistake::sums_in_two_calls)) changed.chunks = 2;
-    return std::make_shared<WrongExchange>(axes_.tp, changed, tokens, phases, mistake_, *replica_.shared_model());
+    const bool unseen = is(Mistake::input_not_summed_before_a_look) && !looked_;
+    return std::make_shared<WrongExchange>(axes_.tp, changed, tokens, phases,
+                                           unseen ? Mistake::column_input_not_summed : mistake_,
+                                           *replica_.shared_model());
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
@@ -310,6 +319,7 @@ class WrongTensorParallel : public layout::Layout {
   }
 
   Mistake mistake_;
+  bool looked_ = false;        // true after the first call of parameters()
   mutable at::Tensor tokens_;  // number of tokens in the loss of the last micro-batch
 };
 
@@ -401,6 +411,8 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-loss-divided-by-the-ranks", loss_by_ranks, "gradient-meaning", "0.333333 times"),
       mutant("tensor-types-of-an-input-not-summed", column_input_not_summed, "activation-types",
              "in model.layers.0 on axis tp|invariant (I)|invariant_to_replicate"),
+      mutant("tensor-types-of-steps-before-a-look", input_not_summed_before_a_look, "activation-types",
+             "in model.layers.0 on axis tp|invariant (I)"),
       mutant("tensor-types-of-a-sequence-gathered-without-its-sum", sequence_gather_loses_its_sum, "activation-types",
              "in model.layers.0 on axis tp|invariant (I)", sequence),
       mutant("tensor-types-of-a-product-not-summed", product_not_summed, "activation-types",
