@@ -33,6 +33,7 @@ enum class Mistake {
   sequence_of_the_head_gathered_in_reverse,
   last_piece_not_gathered,
   first_piece_gathered_for_all,
+  masks_of_the_first_features,
   // mistakes in sequence parallelism
   masks_of_the_first_piece,
   last_norm_not_summed,
@@ -80,6 +81,9 @@ class WrongExchange : public Exchange {
     Exchange::begin_block(name);
     entered_ = 0, left_ = 0;
   }
+
+  // The mistake masks_of_the_first_features: every rank computes its features' dropout mask as if it was rank 0.
+  int rank() const override { return is(Mistake::masks_of_the_first_features) ? 0 : Exchange::rank(); }
 
   Piece sequence() const override {
     Piece piece = Exchange::sequence();
@@ -388,6 +392,8 @@ std::vector<Mutant> tensor_mutants() {
              "twice: 0 to 3, 0 to 3, 0 to 2", sequence),
       mutant("tensor-masks-of-the-first-piece", masks_of_the_first_piece, "output-value",
              "indices 4 to 10 of dimension 1|ranks 1 to 2 of the axis tp", sequence),
+      mutant("tensor-masks-of-the-first-features", masks_of_the_first_features, "output-value", "dropout mask", {},
+             "probe-mlp"),
       mutant("tensor-last-norm-not-summed", last_norm_not_summed, "gradient-meaning", "not summed|axis tp", sequence),
       mutant("tensor-norms-not-summed", norms_not_summed, "gradient-meaning", "not summed|axis tp", sequence),
       mutant("tensor-row-biases-not-summed", row_biases_not_summed, "gradient-meaning", "not summed|axis tp", sequence),
