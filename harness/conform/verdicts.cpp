@@ -22,11 +22,15 @@ void Verdicts::judge(const Bench& bench, const Scenario& scenario, std::optional
 void Verdicts::judge_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip,
                            std::vector<Evidence> evidence) {
   if (scenario.unwatched || scenario.other_state) {
-    const Judge judge_course = scenario.unwatched ? judge_unwatched : judge_other_state;
-    return judge_course(Trial{bench, scenario, clip, std::move(evidence), {}, {}, {}}, rows_);
+    const Trial trial{bench, scenario, clip, std::move(evidence), {}, {}, {}};
+    judge_types(trial, rows_);
+    return (scenario.unwatched ? judge_unwatched : judge_other_state)(trial, rows_);
   }
   Trial trial = make_trial(bench, scenario, clip, std::move(evidence));
-  if (scenario.perturbed) return judge_perturbation(trial, rows_);
+  if (scenario.perturbed) {
+    judge_types(trial, rows_);
+    return judge_perturbation(trial, rows_);
+  }
   for (const Judge judge : judges) judge(trial, rows_);
   if (scenario.counts_reductions && scenario.accumulate == 1)
     counted_ = count_reductions(trial);

@@ -1,7 +1,8 @@
 // "faulty-ddp", "faulty-dp", "faulty-fsdp", "faulty-layout", "faulty-pp" and "faulty-tp" act as ddp, dp, fsdp, layout,
 // pp and tp until one rank performs a fault at one step, or in a collective of that step, chosen by --param
-// fault=.. rank=.. step=.. in=.. after=.. The rank that DPBENCH_NEVER_JOINS names blocks while it loads this plug-in.
-// Each fault appends its time (CLOCK_MONOTONIC in nanoseconds) and process id to the file DPBENCH_STRUCK.
+// fault=.. rank=.. step=.. in=.. after=.. They take the parameters of the real strategy too. The rank that
+// DPBENCH_NEVER_JOINS names blocks while it loads this plug-in. Each fault appends its time (CLOCK_MONOTONIC in
+// nanoseconds) and process id to the file DPBENCH_STRUCK.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -229,7 +230,7 @@ class Faulty : public Around {
                         .init_seed = setup.init_seed,
                         .step_seed = setup.step_seed,
                         .dtype = setup.dtype,
-                        .params = Params(real.params, params_of_inner(), real.name),
+                        .params = Params(real.params, params_of_inner(real), real.name),
                         .accumulate = setup.accumulate,
                         .clip_norm = fault_ == "no-clip" ? std::nullopt : setup.clip_norm});
   }
@@ -276,11 +277,12 @@ class Faulty : public Around {
     return setup_.mesh.with_groups(
         [&](const std::string&, const auto& plain) { return wrapped_group(plain, setup_.devices.at(0).type(), wrap); });
   }
-  ParamValues params_of_inner() const {
-    if (!this_rank_) return {};
-    if (fault_ == "other-unit") return {{"unit", "2"}};
-    if (fault_ == "other-schedule") return {{"schedule", "gpipe"}};
-    return {};
+  ParamValues params_of_inner(const StrategyInfo& real) const {
+    ParamValues values;
+    for (const ParamInfo& one : real.params) values[one.name] = setup_.params.text(one.name);
+    if (this_rank_ && fault_ == "other-unit") values["unit"] = "2";
+    if (this_rank_ && fault_ == "other-schedule") values["schedule"] = "gpipe";
+    return values;
   }
   void strike() const {
     record_strike();
@@ -311,12 +313,14 @@ class Faulty : public Around {
 StrategyInfo faulty(const std::string& name) {
   StrategyInfo info = strategy_registry().at(name);
   info.name = "faulty-" + name;
-  info.params = {{"fault", "none", "fault to inject"},
-                 {"rank", "1", "rank that fails"},
-                 {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"},
-                 {"in", "none", "collective in which the rank fails, or none: before the step"},
-                 {"after", "0", "calls of that collective in the step before the one that fails", "integer"}};
-  // The parameter values for checks are left out, because they are for parameters that the faulty strategy lacks.
+  const std::vector<ParamInfo> of_fault = {
+      {"fault", "none", "fault to inject"},
+      {"rank", "1", "rank that fails"},
+      {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"},
+      {"in", "none", "collective in which the rank fails, or none: before the step"},
+      {"after", "0", "calls of that collective in the step before the one that fails", "integer"}};
+  info.params.insert(info.params.begin(), of_fault.begin(), of_fault.end());
+  // The parameter values for checks are left out, because some change the number of collectives in a step.
   info.settings = {};
   info.promise = nullptr;
   info.mesh_for = nullptr;

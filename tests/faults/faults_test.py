@@ -222,13 +222,22 @@ class Faults(FaultyRuns):
                  r'[^"]*\brank 0\b[^"]* "rank 0, action 2, 0B0 \(stage 0, micro-batch 0\)"')
         self.on_gpt(self.over_both, "faulty-pp", "other-schedule", words, step=-1, within=DIFFERS)
 
-    def test_a_rank_of_tp_that_fails_in_an_allreduce_is_named_with_the_layer(self):
-        """In a forward pass, the embedding calls the first allreduce, and each layer the next two."""
+    def test_a_rank_of_tp_that_fails_in_a_sum_is_named_with_the_layer(self):
+        """In a forward pass, the embedding calls the first allreduce, or with sequence=on the first reduce-scatter, and
+        each layer the next two."""
         where = r"tp: [^:]*\bmodel\.layers\.1: "
-        for fault, words in (("throw", rf"^rank 1 [^;]*{where}the strategy's own words"),
-                             ("memory", rf"^out of memory: rank 1 [^;]*{where}[^;]*\bhost memory"),
-                             ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7; rank 0 [^;]*in model\.layers\.\d: ")):
-            self.on_gpt(self.over_both, "faulty-tp", fault, words, "--param", "in=allreduce", "--param", "after=3")
+        killed = rf"^rank 1 [^;]*signal 9[^;]*step 7; rank 0 [^;]*{where}"
+        for sequence, collective, fault, words in (
+                ("off", "allreduce", "throw", rf"^rank 1 [^;]*{where}the strategy's own words"),
+                ("off", "allreduce", "memory", rf"^out of memory: rank 1 [^;]*{where}[^;]*\bhost memory"),
+                ("off", "allreduce", "kill", killed), ("on", "reduce_scatter", "kill", killed)):
+            with self.subTest(sequence=sequence):
+                self.on_gpt(self.over_both, "faulty-tp", fault, words, "--param", f"sequence={sequence}",
+                            "--param", f"in={collective}", "--param", "after=3")
+
+    def test_a_rank_of_tp_that_stops_in_an_allreduce_is_named_after_the_timeout(self):
+        self.on_gpt(self.over_both, "faulty-tp", "stop", r"rank 1 [^;]*stopped[^;]*step 7",
+                    "--param", "in=allreduce", "--param", "after=3", silent=TIMEOUT)
 
     def test_an_error_in_an_allreduce_of_a_layout_names_rank_action_and_layer_and_a_killed_rank_is_named(self):
         """Rank 1 is on the first stage of pp. Its first allreduce in a step is that of the embedding."""

@@ -8,6 +8,7 @@
 
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/judges/judges.h"
+#include "harness/conform/judges/signatures/loss_signatures.h"
 #include "harness/conform/judges/signatures/output_pattern.h"
 
 namespace dpbench {
@@ -63,13 +64,6 @@ std::string output_mistake(const Trial& trial, const at::Tensor& found, const at
   return text + (cuts_tokens ? ", or pieces of the sequence that were gathered in the wrong order or not at all" : "");
 }
 
-std::string loss_mistake(int64_t micros, double found, double expected, double bound) {
-  const auto micro = static_cast<double>(micros);
-  if (micro > 1 && std::abs(found - micro * expected) <= 1e3 * bound * std::abs(found))
-    return "summed over the micro-batches, not averaged";
-  return "another rank's loss, wrong targets, or not the mean over this rank's samples";
-}
-
 void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const StepEvidence& seen = trial.ranks[rank].steps[step];
   const auto where = trial.place(static_cast<int64_t>(rank), static_cast<int64_t>(step));
@@ -107,11 +101,11 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   // The error bound of a loss scales with the outputs: a cross-entropy may be a small difference of large numbers.
   const double floor =
       suffix.empty() ? 0 : norm({output}) / std::sqrt(static_cast<double>(std::max<int64_t>(output.size(0), 1)));
-  rows.measured(
-      row_of("loss"), "loss of this rank's samples" + with,
-      relative_error(seen.loss.reshape({}), loss.reshape({}), floor), bound,
-      expected_and_found(loss.item<double>(), seen.loss.item<double>()) + where,
-      loss_mistake(static_cast<int64_t>(seen.ids.size()), seen.loss.item<double>(), loss.item<double>(), bound));
+  rows.measured(row_of("loss"), "loss of this rank's samples" + with,
+                relative_error(seen.loss.reshape({}), loss.reshape({}), floor), bound,
+                expected_and_found(loss.item<double>(), seen.loss.item<double>()) + where, [&, bound = bound] {
+                  return likely_loss_mistake(trial, rank, step, relative_error(seen.output, output, 0) <= bound, bound);
+                });
 }
 
 }  // namespace

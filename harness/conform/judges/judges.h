@@ -41,7 +41,7 @@ void judge_ending(const Trial& trial, Rows& rows);      // checks the training s
 void judge_perturbation(const Trial& trial, Rows& rows);
 
 // The judges of a single run of a scenario, in order of execution. The scenarios `unwatched`, `other-state` and
-// `perturbed` have judges of their own instead.
+// `perturbed` have judges of their own instead, and judge_types().
 inline constexpr Judge judges[] = {judge_start,   judge_outputs,    judge_gradients,  judge_replay,  judge_accuracy,
                                    judge_strides, judge_unused,     judge_agreement,  judge_buffers, judge_optimizer,
                                    judge_poison,  judge_evaluation, judge_reductions, judge_traffic, judge_types,

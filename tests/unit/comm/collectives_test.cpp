@@ -67,6 +67,10 @@ std::vector<Collective> collectives(const Cut& cut, const Cut& other) {
   };
   return {{"invariant_to_replicate", invariant, replicated, cut, cut, plain(invariant_to_replicate)},
           {"partial_to_invariant", partial, invariant, cut, cut, plain(partial_to_invariant)},
+          {"begin_partial_to_invariant", partial, invariant, cut, cut,
+           [](const at::Tensor& tensor, const Axis& axis) { return begin_partial_to_invariant(tensor, axis)(); }},
+          {"begin_partial_to_varying", partial, varying, cut, cut,
+           [=](const at::Tensor& tensor, const Axis& axis) { return begin_partial_to_varying(tensor, axis, cut)(); }},
           {"partial_to_replicate", partial, replicated, cut, cut, plain(partial_to_replicate)},
           {"varying_to_replicate", varying, replicated, cut, cut, cutting(varying_to_replicate)},
           {"varying_to_invariant", varying, invariant, cut, cut, cutting(varying_to_invariant)},

@@ -335,7 +335,7 @@ std::vector<Mutant> context_mutants() {
       mutant("summed-over-dp-too", summed_over_dp_too, "gradient-meaning", "2 times", ring, "gpt", grid),
       mutant("averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2", ring, "gpt",
              grid),
-      mutant("clips-with-cp", clipped_with_cp, "clip", "clipped below"),
+      mutant("clips-with-cp", clipped_with_cp, "clip", "each element was added once for each rank of the axis cp"),
       mutant("evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
       with_traffic(mutant("keys-sent-once-more", keys_sent_once_more, "collective-bytes",
                           "send over cp carried 1.14286 times", ring, "gpt", "cp=3", even)),

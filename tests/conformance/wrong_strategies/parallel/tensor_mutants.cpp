@@ -27,11 +27,13 @@ enum class Mistake {
   border_token_embedded_twice,
   first_chunk_again,
   sums_in_two_calls,
+  input_not_summed_before_a_look,
   sequence_gather_loses_its_sum,
   sequence_gathered_in_reverse,
   sequence_of_the_head_gathered_in_reverse,
   last_piece_not_gathered,
   first_piece_gathered_for_all,
+  masks_of_the_first_features,
   // mistakes in sequence parallelism
   masks_of_the_first_piece,
   last_norm_not_summed,
@@ -40,6 +42,7 @@ enum class Mistake {
   whole_gradients_averaged,
   // mistakes in the loss
   border_label_counted_twice,
+  first_label_not_counted,
   label_on_its_own_rank_only,
   maximum_of_the_own_piece,
   denominator_of_the_own_piece,
@@ -78,6 +81,9 @@ class WrongExchange : public Exchange {
     Exchange::begin_block(name);
     entered_ = 0, left_ = 0;
   }
+
+  // The mistake masks_of_the_first_features: every rank computes its features' dropout mask as if it was rank 0.
+  int rank() const override { return is(Mistake::masks_of_the_first_features) ? 0 : Exchange::rank(); }
 
   Piece sequence() const override {
     Piece piece = Exchange::sequence();
@@ -195,6 +201,11 @@ class WrongTensorParallel : public layout::Layout {
     return Layout::step(step, batches, phases);
   }
 
+  NamedTensors parameters() override {
+    looked_ = true;
+    return Layout::parameters();
+  }
+
   at::Tensor forward(const Batch& mine) override {
     return Layout::forward(is(Mistake::samples_of_rank_0_evaluated) ? with_input_of_rank_0(mine, axes_.tp) : mine);
   }
@@ -204,12 +215,15 @@ class WrongTensorParallel : public layout::Layout {
                                                    Phases* phases) const override {
     Options changed = options;
     if (is(Mistake::sums_in_two_calls)) changed.chunks = 2;
-    return std::make_shared<WrongExchange>(axes_.tp, changed, tokens, phases, mistake_, *replica_.shared_model());
+    const bool unseen = is(Mistake::input_not_summed_before_a_look) && !looked_;
+    return std::make_shared<WrongExchange>(axes_.tp, changed, tokens, phases,
+                                           unseen ? Mistake::column_input_not_summed : mistake_,
+                                           *replica_.shared_model());
   }
 
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split,
                      size_t micros) const override {
-    if (is(Mistake::border_label_counted_twice))
+    if (is(Mistake::border_label_counted_twice) || is(Mistake::first_label_not_counted))
       return loss_with_border(output, target, split) / static_cast<double>(micros);
     const at::Tensor loss = Layout::loss_of(output, target, split, micros);
     tokens_ = target.ge(0).sum().to(loss.scalar_type());
@@ -284,15 +298,19 @@ class WrongTensorParallel : public layout::Layout {
     sum_over(axes_.replicas, gradients);
   }
 
-  // An off-by-one mistake: each rank treats the end of its piece of the vocabulary as inclusive. It then also counts
-  // labels that are the first token of the next rank's piece, with the logit of its own last token.
+  // Off-by-one mistakes. border_label_counted_twice: each rank treats the end of its piece of the vocabulary as
+  // inclusive. It then also counts labels that are the first token of the next rank's piece, with the logit of its own
+  // last token. first_label_not_counted: each rank treats the start of its piece as exclusive.
   at::Tensor loss_with_border(const at::Tensor& output, const at::Tensor& target, const ModelSplit& split) const {
     const at::Tensor right = workload_.split_loss(output, target, split);
     const int64_t vocabulary = 257;
     const Piece mine = own_piece(vocabulary, *split.tensor);
-    const at::Tensor border = target.eq(mine.first + mine.size);
-    const at::Tensor again = output.select(2, mine.size - 1).masked_fill(border.logical_not(), 0).sum();
-    return right - split.tensor->total(again) / target.ge(0).sum().to(output.scalar_type());
+    const bool twice = is(Mistake::border_label_counted_twice);
+    const at::Tensor border = target.eq(twice ? mine.first + mine.size : mine.first);
+    const at::Tensor largest = split.tensor->maximum(output.detach().amax(2));
+    const at::Tensor logit = output.select(2, twice ? mine.size - 1 : 0) - largest;
+    const at::Tensor sum = split.tensor->total(logit.masked_fill(border.logical_not(), 0).sum());
+    return right + sum * (twice ? -1 : 1) / target.ge(0).sum().to(output.scalar_type());
   }
 
   // A mistake in label smoothing: the mean over the vocabulary divides by the size of this rank's piece. Returns the
@@ -305,6 +323,7 @@ class WrongTensorParallel : public layout::Layout {
   }
 
   Mistake mistake_;
+  bool looked_ = false;        // true after the first call of parameters()
   mutable at::Tensor tokens_;  // number of tokens in the loss of the last micro-batch
 };
 
@@ -373,23 +392,33 @@ std::vector<Mutant> tensor_mutants() {
              "twice: 0 to 3, 0 to 3, 0 to 2", sequence),
       mutant("tensor-masks-of-the-first-piece", masks_of_the_first_piece, "output-value",
              "indices 4 to 10 of dimension 1|ranks 1 to 2 of the axis tp", sequence),
+      mutant("tensor-masks-of-the-first-features", masks_of_the_first_features, "output-value", "dropout mask", {},
+             "probe-mlp"),
       mutant("tensor-last-norm-not-summed", last_norm_not_summed, "gradient-meaning", "not summed|axis tp", sequence),
       mutant("tensor-norms-not-summed", norms_not_summed, "gradient-meaning", "not summed|axis tp", sequence),
       mutant("tensor-row-biases-not-summed", row_biases_not_summed, "gradient-meaning", "not summed|axis tp", sequence),
       mutant("tensor-whole-gradients-averaged", whole_gradients_averaged, "gradient-meaning", "0.333333 times",
              sequence),
-      mutant("tensor-border-label-counted-twice", border_label_counted_twice, "loss-value", "wrong targets"),
-      mutant("tensor-label-on-its-own-rank-only", label_on_its_own_rank_only, "loss-value", "wrong targets"),
-      mutant("tensor-maximum-of-the-own-piece", maximum_of_the_own_piece, "loss-value", "wrong targets"),
-      mutant("tensor-denominator-of-the-own-piece", denominator_of_the_own_piece, "loss-value", "wrong targets"),
-      mutant("tensor-padding-counted", padding_counted, "loss-value", "wrong targets"),
-      mutant("tensor-divides-by-the-tokens-of-the-own-piece", tokens_of_the_own_piece, "loss-value", "the mean",
-             sequence),
-      mutant("tensor-labels-smoothed-over-the-own-piece", smoothed_over_the_own_piece, "loss-value", "the mean", {},
-             "smoothed-gpt"),
+      mutant("tensor-border-label-counted-twice", border_label_counted_twice, "loss-value",
+             "label on the border of two pieces|two ranks of the axis tp"),
+      mutant("tensor-first-label-not-counted", first_label_not_counted, "loss-value",
+             "first label of each piece|no rank of the axis tp"),
+      mutant("tensor-label-on-its-own-rank-only", label_on_its_own_rank_only, "loss-value",
+             "the label's logit|piece of the vocabulary|not summed over the axis tp"),
+      mutant("tensor-maximum-of-the-own-piece", maximum_of_the_own_piece, "loss-value",
+             "the maximum of this rank's piece of the vocabulary|axis tp"),
+      mutant("tensor-denominator-of-the-own-piece", denominator_of_the_own_piece, "loss-value",
+             "the sum of exponentials|piece of the vocabulary|not summed over the axis tp"),
+      mutant("tensor-padding-counted", padding_counted, "loss-value", "all tokens, padding included"),
+      mutant("tensor-divides-by-the-tokens-of-the-own-piece", tokens_of_the_own_piece, "loss-value",
+             "tokens of this rank's piece of the sequence|axis tp", sequence),
+      mutant("tensor-labels-smoothed-over-the-own-piece", smoothed_over_the_own_piece, "loss-value",
+             "piece of the vocabulary|axis tp|label smoothing", {}, "smoothed-gpt"),
       mutant("tensor-loss-divided-by-the-ranks", loss_by_ranks, "gradient-meaning", "0.333333 times"),
       mutant("tensor-types-of-an-input-not-summed", column_input_not_summed, "activation-types",
              "in model.layers.0 on axis tp|invariant (I)|invariant_to_replicate"),
+      mutant("tensor-types-of-steps-before-a-look", input_not_summed_before_a_look, "activation-types",
+             "in model.layers.0 on axis tp|invariant (I)"),
       mutant("tensor-types-of-a-sequence-gathered-without-its-sum", sequence_gather_loses_its_sum, "activation-types",
              "in model.layers.0 on axis tp|invariant (I)", sequence),
       mutant("tensor-types-of-a-product-not-summed", product_not_summed, "activation-types",
@@ -404,16 +433,18 @@ std::vector<Mutant> tensor_mutants() {
       mutant("tensor-shared-biases-not-summed", shared_biases_not_summed, "gradient-meaning", "not summed|axis tp", {},
              "gpt", "tp=3", "tiny,kv_heads=1"),
       mutant("tensor-whole-gradients-summed", whole_gradients_summed, "gradient-meaning", "3 times"),
-      mutant("tensor-whole-gradients-clipped-by-each", whole_gradients_clipped_by_each, "clip", "clipped below"),
-      mutant("tensor-clips-by-rank", clipped_by_rank, "clip", "changed after"),
-      mutant("tensor-counts-pieces-of-rank-0", cut_gradients_clipped_once, "clip", "times what"),
+      mutant("tensor-whole-gradients-clipped-by-each", whole_gradients_clipped_by_each, "clip",
+             "counts each undivided parameter once for each rank|axis tp"),
+      mutant("tensor-clips-by-rank", clipped_by_rank, "clip", "its own pieces|not summed over the axis tp"),
+      mutant("tensor-counts-pieces-of-rank-0", cut_gradients_clipped_once, "clip",
+             "the pieces of rank 0 of the axis tp only|not summed"),
       mutant("tensor-starts-without-broadcast", starts_without_broadcast, "initial-broadcast", "not broadcast"),
       mutant("tensor-loads-the-first-piece", loads_the_first_piece, "reload-midway", "load()", {}, "probe-mlp"),
       mutant("tensor-evaluates-samples-of-rank-0", samples_of_rank_0_evaluated, "evaluation", "another rank's"),
       on_grid("tensor-replicas-not-averaged", replicas_not_averaged, "gradient-meaning", "not reduced"),
       on_grid("tensor-replicas-weighted-by-tokens", replicas_weighted_by_tokens, "gradient-meaning",
               "the mean over all samples", sequence),
-      on_grid("tensor-tokens-summed", tokens_summed, "loss-value", "not the mean", sequence),
+      on_grid("tensor-tokens-summed", tokens_summed, "loss-value", "summed over tokens", sequence),
       on_grid("tensor-averages-over-all-ranks", averaged_over_all_ranks, "gradient-meaning", "averaged over 2"),
       on_grid("tensor-masks-of-replica-0", ids_of_replica_0, "output-value", "dropout mask"),
       mutant("tensor-right", none, "", ""),

@@ -20,11 +20,12 @@ struct Setting {
   std::optional<double> clip_norm = {};
   // largest allowed difference between results in float64; results of models in whole numbers must agree exactly
   double limit = 1e-10;
+  int64_t scale = 1;  // WorkloadOptions::scale
 };
 
 inline std::string text_of(const Setting& one) {
-  std::string text =
-      one.strategy + "_" + one.workload + "_" + one.model + "_" + one.mesh + (one.clip_norm ? "_clipped" : "");
+  std::string text = one.strategy + "_" + one.workload + "_" + one.model + "_" + one.mesh +
+                     (one.clip_norm ? "_clipped" : "") + (one.scale > 1 ? "_scale_" + std::to_string(one.scale) : "");
   for (const auto& [name, value] : one.params) text += "_" + name + "_" + value;
   for (const char other : {'-', ',', '=', '.'}) std::ranges::replace(text, other, '_');
   return text;
@@ -62,7 +63,7 @@ inline Result after_steps(Strategy& strategy, const Workload& workload, int repl
 
 // Takes three steps on all ranks, and returns the results of one rank.
 inline Result result_of(const Setting& one, int rank) {
-  const auto workload = workload_registry().at(one.workload).make({.model = one.model});
+  const auto workload = workload_registry().at(one.workload).make({.scale = one.scale, .model = one.model});
   const MeshShape shape = parse_mesh(one.mesh);
   const int ranks = ranks_of(shape);
   Result result;
@@ -115,7 +116,8 @@ inline void expect_steps_of_one_device(const Setting& one) {
                         .mesh = "dp=" + std::to_string(replicas),
                         .workload = one.workload,
                         .model = one.model,
-                        .clip_norm = one.clip_norm};
+                        .clip_norm = one.clip_norm,
+                        .scale = one.scale};
     const Result due = result_of(plain, replica), found = result_of(one, rank);
     expect_near(due.outcome.gradients, found.outcome.gradients, limit, "gradient of");
     expect_near(due.outcome.parameters, found.outcome.parameters, limit, "parameter");
