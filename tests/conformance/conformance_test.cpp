@@ -146,6 +146,9 @@ std::vector<Case> sharded() {
     for (const Variant& variant : on_mesh)
       for (const char* workload : {"gpt", "gpt-exact", "convnet", "probe-frozen", "probe-tied", "probe-optional"})
         all.push_back({strategy.name, workload, 4, variant, at::kFloat, "dp=2,shard=2"});
+    // Among two shards, a sum in another order has the same bits; among three it has not.
+    for (const char* workload : {"gpt", "probe-tied"})
+      all.push_back({strategy.name, workload, 6, {"mesh_of_three", {}}, at::kFloat, "dp=2,shard=3"});
   }
   return all;
 }

@@ -37,8 +37,7 @@ class Fsdp2(DividedStrategy):
         # If each layer is a unit, the root unit stays gathered between forward and backward pass, as by default in
         # fully_shard and as in the strategy fsdp.
         fully_shard(self.model, reshard_after_forward=setup.flag("reshard") and not layers, **options)
-        self.optimizer = setup.optimizer(self.model.parameters(),
-                                         **({"fused": False} if setup.optimizer_kind == "adam" else {}))
+        self.optimizer = setup.optimizer(self.model.parameters())
 
     def make_model(self):
         """Returns the model, and its layers if each is a unit."""

@@ -87,15 +87,15 @@ std::vector<Mutant> reshard_mutants() {
     return on_mesh(name, killed_by, key_term, strategy, "gpt", mesh, "");
   };
   return {
-      on("dp=2,shard=2", "parts-gathered-from-distant-ranks", "gradient-meaning", "parameter",
+      on("dp=2,shard=2", "parts-gathered-from-distant-ranks", "gradient-meaning", "the backward pass is not",
          keeping_parts("shard", gather_from_distant_ranks("shard"))),
-      on("dp=2,shard=2", "stale-parts-gathered", "gradient-meaning", "parameter",
+      on("dp=2,shard=2", "stale-parts-gathered", "gradient-meaning", "the backward pass is not",
          keeping_parts("shard", gather_stale_parts("shard"))),
       on("dp=2,shard=2", "sharded-within-pairs-only", "collective-bytes",
          "allgather over world was not called|allreduce over dp", keeping_parts("shard", shard_within_pairs)),
-      on("dp=2,shard=4", "parts-of-hsdp-gathered-from-the-other-replica", "gradient-meaning", "parameter",
+      on("dp=2,shard=4", "parts-of-hsdp-gathered-from-the-other-replica", "gradient-meaning", "the backward pass is not",
          keeping_parts("2", gather_from_distant_ranks("shard/2"))),
-      on("dp=2,shard=4", "stale-parts-of-hsdp-gathered", "gradient-meaning", "parameter",
+      on("dp=2,shard=4", "stale-parts-of-hsdp-gathered", "gradient-meaning", "the backward pass is not",
          keeping_parts("2", gather_stale_parts("shard/2"))),
       on("dp=4", "parts-kept-in-pairs", "", "", keeping_parts("2", change_nothing)),
       on("dp=2,shard=4", "parts-of-hsdp-kept-in-pairs", "", "", keeping_parts("2", change_nothing)),
