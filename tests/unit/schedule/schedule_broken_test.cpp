@@ -278,6 +278,7 @@ TEST(RefusesASchedule, ThatReducesParametersThatAreNotTied) {
   Schedule schedule = lowered("1f1b", {4, 1, 6});
   schedule.ranks[2].push_back({.kind = Kind::reduce_tied, .stage = 2});
   EXPECT_EQ(broken_rules(schedule), "tied-reduction");
+  EXPECT_EQ(broken_rules(from_lists({{"0F0", "0B0", "0REDUCE_TIED"}, {"1F0", "1B0"}}, 1)), "tied-reduction");
 }
 
 TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
@@ -286,6 +287,7 @@ TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
   ASSERT_EQ(broken_rules(schedule), "");
   swap(schedule, 2, "2REDUCE_GRAD", "2W5");
   EXPECT_EQ(broken_rules(schedule), "gradient-reduction");
+  EXPECT_EQ(broken_rules(from_lists({{"0F0", "0REDUCE_GRAD", "0B0"}, {"1F0", "1B0"}}, 1)), "gradient-reduction");
 }
 
 // Each mutant is a schedule with one action dropped, doubled or moved to the next stage. Every mutant breaks a rule,
