@@ -45,6 +45,7 @@ inline Outcome after_steps(Strategy& strategy, const Workload& workload, int64_t
   outcome.gradients = copies(strategy.gradients());
   outcome.parameters = copies(strategy.parameters());
   outcome.state = copies(strategy.state());
+  outcome.buffers = copies(strategy.buffers());
   return outcome;
 }
 
