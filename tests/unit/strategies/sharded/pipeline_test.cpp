@@ -16,7 +16,9 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/scenario/wrapped_workload.h"
+#include "strategies/api/backward.h"
 #include "strategies/api/parts/block_runs.h"
 #include "strategies/comm/base/comm_work.h"
 #include "strategies/pipeline/stages.h"
@@ -66,11 +68,79 @@ std::vector<Setting> settings() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Pipeline, PipelineSteps, testing::ValuesIn(settings()), [](const auto& one) {
+std::string test_name(const testing::TestParamInfo<Setting>& one) {
   std::string name = one.param.name;
   std::ranges::replace(name, '-', '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipeline, PipelineSteps, testing::ValuesIn(settings()), test_name);
+
+constexpr const char *embedding = "model.embed_tokens.weight", *head = "lm_head.weight";
+
+// Returns the sum of the absolute values of all terms of the tied embedding's gradient: for each micro-batch, the
+// gradients that the embedding and the head have in a model with the same weights, but without the tie.
+at::Tensor sizes_of_tied_gradient(const Setting& run) {
+  const auto untied = workload_registry().at(run.workload).make({.model = run.model + ",tied=off"});
+  const Replica replica(*untied, at::kCPU, at::kFloat, /*init_seed=*/3, /*step_seed=*/4);  // the seeds of made_on()
+  const auto tied_weights = run.make_workload()->model(3)->named_parameters();
+  const auto weights = replica.shared_model()->named_parameters();
+  {
+    const at::NoGradGuard no_grad;
+    for (const auto& one : weights) one.value().copy_(tied_weights[one.key() == head ? embedding : one.key()]);
+  }
+  at::Tensor sizes = at::zeros_like(weights[head], at::kDouble);
+  for (const Batch& batch : micro_batches(*untied, run.micros, 0)) {
+    replica.clear_gradients();
+    const at::Tensor output = replica.forward(0, batch);
+    backward(micro_loss(*untied, output, batch.target, static_cast<size_t>(run.micros)));
+    for (const char* name : {embedding, head}) sizes += weights[name].grad().abs();
+  }
+  return sizes;
+}
+
+class TiedPipelineSteps : public testing::TestWithParam<Setting> {};
+
+// The gradient of a tied embedding is a sum of two terms for each micro-batch. The pipeline adds the terms of each
+// stage first, so its sum differs from that of one device by at most the rounding bounds of both orders (Higham,
+// Accuracy and Stability of Numerical Algorithms, section 4.2).
+TEST_P(TiedPipelineSteps, HaveTheBitsOfOneDeviceUpToTheRoundingOfTheTiedGradient) {
+  const Setting& run = GetParam();
+  const auto workload = run.make_workload();
+  Outcome expected = steps_on_one_device(run, 1), found;
+  expect_no_errors(on_ranks(run.ranks, [&](Rank& me) {
+    const auto strategy =
+        made_on(me.mesh("pp=" + std::to_string(run.ranks)), "pp", *workload, run.params, at::kFloat, {});
+    const Outcome mine = after_steps(*strategy, *workload, run.micros, 1);
+    if (me.rank == 0) found = mine;
+  }));
+  const double rounding = gamma(2 * static_cast<double>(run.micros) - 1, unit_roundoff(at::kFloat));
+  const auto gradient = [](const Outcome& one) {
+    const at::Tensor* tied = find(one.gradients, embedding);
+    return tied ? *tied : at::Tensor();
+  };
+  EXPECT_LE(largest_ratio(gradient(found), gradient(expected), 2 * rounding * sizes_of_tied_gradient(run)), 1);
+  for (Outcome* one : {&expected, &found})
+    for (NamedTensors* tensors : {&one->gradients, &one->parameters, &one->state})
+      std::erase_if(*tensors, [](const auto& named) { return named.first.starts_with(embedding); });
+  expect_same_bits(expected, found, run.name);
+}
+
+std::vector<Setting> tied_settings() {
+  std::vector<Setting> all;
+  for (const std::string schedule : schedules)
+    for (const int ranks : {2, 3, 4})
+      for (const int64_t micros : {ranks, 2 * ranks + 1})
+        all.push_back({schedule + "_" + std::to_string(ranks) + "_" + std::to_string(micros),
+                       "gpt",
+                       "tiny,dropout=0.1",
+                       ranks,
+                       micros,
+                       {{"schedule", schedule}}});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipeline, TiedPipelineSteps, testing::ValuesIn(tied_settings()), test_name);
 
 TEST(Stages, AreConsecutiveAndAtMostOneBlockLongerThanAnEvenShare) {
   const auto model = workload_registry().at("convnet").make({})->model(1);
