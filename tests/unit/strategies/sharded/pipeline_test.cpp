@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <filesystem>
@@ -15,6 +16,8 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/scenario/wrapped_workload.h"
@@ -24,6 +27,7 @@
 #include "strategies/pipeline/stages.h"
 #include "tests/support/contains.h"
 #include "tests/unit/strategies/sharded/pipeline_steps.h"
+#include "workloads/layers/linear.h"
 
 namespace dpbench {
 namespace {
@@ -351,14 +355,28 @@ struct Scale : torch::nn::Module {
   at::Tensor factor;
 };
 
-// A model of three blocks. The second block throws in step 1.
+struct ThrowingHook : torch::autograd::PostAccumulateGradHook {
+  void operator()(const at::Tensor&) override { throw std::runtime_error("no more"); }
+};
+
+struct LinearScale : Scale {
+  LinearScale() { weight = register_parameter("weight", at::eye(4)); }
+  at::Tensor weight;
+};
+
+// A model of three blocks. In step 1, the second block throws: in its forward pass, or when it has the gradient of the
+// parameter `in`.
 struct FaultyModel : Model {
-  FaultyModel() {
+  explicit FaultyModel(const std::string& in) {
     for (const std::string name : {"a", "b", "c"}) {
-      const auto layer = register_module(name, std::make_shared<Scale>());
+      const auto layer = register_module(name, std::make_shared<LinearScale>());
       add_block({name, {layer}, [=](const at::Tensor& x, const Context& context) {
-                   if (name == "b" && context.step == 1) throw std::runtime_error("no more");
-                   return x * layer->factor;
+                   if (name == "b" && context.step == 1) {
+                     if (in == "forward") throw std::runtime_error("no more");
+                     torch::autograd::impl::set_post_acc_grad_hooks(layer->named_parameters()[in],
+                                                                    std::make_unique<ThrowingHook>());
+                   }
+                   return dpbench::linear(x, layer->weight, {}) * layer->factor;
                  }});
     }
   }
@@ -366,26 +384,36 @@ struct FaultyModel : Model {
 
 class Faulty : public Workload {
  public:
+  explicit Faulty(std::string in = "forward") : in_(std::move(in)) {}
   int64_t samples() const override { return 100; }
-  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<FaultyModel>(); }
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<FaultyModel>(in_); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor&) const override { return output.mean(); }
   OptimizerSpec optimizer() const override { return {.learning_rate = 0.125}; }
   Batch batch(const at::Tensor& ids) const override {
     const at::Tensor input = at::ones({ids.size(0), 4});
     return {input, input, ids};
   }
+
+ private:
+  std::string in_;
 };
 
+// With zb-h1, the gradient of the weight of a linear layer is computed in W, all other gradients in I.
 TEST(Pipeline, NamesTheActionThatFailed) {
-  const Faulty workload;
-  const auto errors = on_ranks(3, [&](Rank& me) {
-    const auto strategy = made_on(me.mesh("pp=3"), "pp", workload, {}, at::kFloat, {});
-    for (int64_t step = 0; step < 2; ++step) {
-      Phases phases;
-      strategy->step(step, micro_batches(workload, 3, step), phases);
-    }
-  });
-  expect_contains(errors.at(1), {"pp: rank 1", "action 1F0 ", "no more"});
+  for (const auto& [schedule, in, action] : std::vector<std::array<std::string, 3>>{{"1f1b", "forward", "1F0"},
+                                                                                    {"1f1b", "weight", "1B0"},
+                                                                                    {"zb-h1", "factor", "1I0"},
+                                                                                    {"zb-h1", "weight", "1W0"}}) {
+    const Faulty workload(in);
+    const auto errors = on_ranks(3, [&, &schedule = schedule](Rank& me) {
+      const auto strategy = made_on(me.mesh("pp=3"), "pp", workload, {{"schedule", schedule}}, at::kFloat, {});
+      for (int64_t step = 0; step < 2; ++step) {
+        Phases phases;
+        strategy->step(step, micro_batches(workload, 3, step), phases);
+      }
+    });
+    expect_contains(errors.at(1), {"pp: rank 1", "action " + action + " ", "no more"});
+  }
 }
 
 // A model of two blocks. The first one returns as many columns of its input as the first number of the input says.
