@@ -43,6 +43,7 @@ StrategyInfo pipeline_info() {
   info.variants = {{"gpipe", {{"schedule", "gpipe"}, {"poison", "on"}}},
                    {"interleaved", {{"schedule", "interleaved"}}},
                    {"zb_h1", {{"schedule", "zb-h1"}}},
+                   {"zb_h2", {{"schedule", "zb-h2"}}},
                    {"zbv", {{"schedule", "zbv"}}}};
   return info;
 }

@@ -11,8 +11,8 @@ namespace dpbench::pipeline {
 // Each is placed at the time when the computation that it depends on ends in a simulation, and a receive one
 // computation earlier. A send and its receive have the same position in one global order of transfers, and a rank's
 // computations need only transfers before them, so the schedule cannot deadlock, with or without buffers. Sets the
-// number of receive buffers to what this order needs. The given schedule must have computations only and pass verify();
-// all costs must be above 0.
+// number of receive buffers to what this order needs. The given schedule must have no sends and receives and pass
+// verify(); its reductions, unshards and reshards are left out. All costs must be above 0.
 Schedule lower(const Schedule& compute, const Costs& costs = {});
 
 // Returns the number of receive buffers per channel that the schedule needs, which is the largest number of received

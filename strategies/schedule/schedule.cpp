@@ -18,7 +18,8 @@ std::vector<int> vee_placement(int ranks) {
 
 bool has_transfers(const Schedule& schedule) {
   return std::ranges::any_of(schedule.ranks, [](const std::vector<Action>& list) {
-    return std::ranges::any_of(list, [](const Action& action) { return !is_compute(action.kind); });
+    return std::ranges::any_of(list,
+                               [](const Action& action) { return is_send(action.kind) || is_receive(action.kind); });
   });
 }
 

@@ -42,7 +42,7 @@ std::vector<int> looped_placement(int ranks, int chunks);
 // has the stages r and 2 * ranks - 1 - r.
 std::vector<int> vee_placement(int ranks);
 
-// True if the schedule contains actions other than computations: sends, receives, reductions, unshards or reshards.
+// True if the schedule contains sends or receives.
 bool has_transfers(const Schedule& schedule);
 // True if backward passes are split into input gradients and weight gradients.
 bool splits_backward(const Schedule& schedule);

@@ -1,5 +1,5 @@
-// Rules about the transfers and reductions of a pipeline schedule. They find no fault in a schedule that has only
-// computations.
+// Rules about the transfers and reductions of a pipeline schedule. A schedule without sends and receives may also lack
+// reductions, because lower() adds both.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -34,7 +34,7 @@ std::string no_channel(const Schedule& schedule, const Action& transfer) {
 
 class TransferRules {
  public:
-  explicit TransferRules(const Schedule& schedule) : schedule_(schedule) {
+  explicit TransferRules(const Schedule& schedule) : schedule_(schedule), explicit_(has_transfers(schedule)) {
     for (const auto& list : schedule.ranks) places_.push_back(places_in(list));
   }
 
@@ -42,7 +42,7 @@ class TransferRules {
     for (int rank = 0; rank < schedule_.world(); ++rank)
       for (const auto& [action, at] : places_[rank])
         if (is_send(action.kind) || is_receive(action.kind)) check_transfer(rank, action, at);
-    for (int stage = 0; stage < schedule_.stages(); ++stage)
+    for (int stage = 0; explicit_ && stage < schedule_.stages(); ++stage)
       for (int i = schedule_.first_microbatch(stage); i < schedule_.end_microbatch(stage); ++i) check_sent(stage, i);
     for (int stage = 0; stage < schedule_.stages(); ++stage) check_gradient_reduction(stage);
     check_tied_reductions();
@@ -134,6 +134,7 @@ class TransferRules {
 
   void check_tied_reduction(int rank, const Action& reduction, const std::vector<int>& stages) {
     const std::vector<size_t>* at = find(reduction);
+    if (!at && !explicit_) return;
     if (!at) return add(Rule::tied_reduction, rank, std::nullopt, reduction, "the shared parameters are never summed");
     if (at->size() > 1) add(Rule::tied_reduction, rank, (*at)[1], reduction, "the shared parameters are summed twice");
     for (const int stage : stages)
@@ -143,6 +144,7 @@ class TransferRules {
   }
 
   const Schedule& schedule_;
+  bool explicit_;  // true if the schedule has its own send and receive actions
   std::vector<Places> places_;
   std::vector<Fault> faults_;
 };
@@ -178,9 +180,7 @@ size_t consumer_of(const std::vector<Action>& list, const Action& receive) {
 
 }  // namespace
 
-std::vector<Fault> transfer_faults(const Schedule& schedule) {
-  return has_transfers(schedule) ? TransferRules(schedule).run() : std::vector<Fault>();
-}
+std::vector<Fault> transfer_faults(const Schedule& schedule) { return TransferRules(schedule).run(); }
 
 std::vector<Fault> channel_faults(const Schedule& schedule) {
   std::vector<Fault> faults;

@@ -15,8 +15,8 @@ std::string meaning_of(Rule rule) {
     case Rule::work_order:
       return "a computation follows those of its rank that it needs";
     case Rule::gradient_order:
-      return "weight gradients of a stage are added in ascending micro-batch order, so the sum has the bits of one "
-             "device";
+      return "forward passes, input gradients and weight gradients of a stage are each in ascending micro-batch order, "
+             "so sums have the bits of one device";
     case Rule::live_activations:
       return "a rank keeps no more activations than declared";
     case Rule::unpaired_transfer:

@@ -1,7 +1,9 @@
 // Rules about the computations of a pipeline schedule: each runs once, on its rank, after the computations that it
-// needs; weight gradients are added in micro-batch order; and a rank keeps no more live activations than declared.
+// needs; a stage's computations of a kind are in micro-batch order; and a rank keeps no more live activations than
+// declared.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "strategies/schedule/verify.h"
 
@@ -122,16 +124,22 @@ void check_order(const Schedule& schedule, int rank, std::vector<Fault>& faults)
   }
 }
 
+// Forward passes update BatchNorm's running statistics. An input gradient of a split backward pass adds the gradients
+// of biases, norms and embeddings. A full backward pass counts as an input gradient and as a weight gradient.
 void check_gradient_order(const Schedule& schedule, int rank, std::vector<Fault>& faults) {
-  std::map<int, int> last;  // the micro-batch of the most recent weight gradient of each stage
+  std::map<std::pair<int, Kind>, Action> last;  // the most recent computation of each stage and kind
   for (size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
     const Action& action = schedule.ranks[rank][i];
-    if (!ends_weight_gradient(action.kind)) continue;
-    const auto [found, first] = last.try_emplace(action.stage, action.microbatch);
-    if (!first && found->second > action.microbatch)
-      faults.push_back({Rule::gradient_order, rank, i, action,
-                        "the weight gradient of micro-batch " + std::to_string(found->second) + " was added before"});
-    found->second = action.microbatch;
+    std::optional<Action> later;  // an earlier action of a later micro-batch
+    for (const Kind kind : {Kind::forward, Kind::input_gradient, Kind::weight_gradient}) {
+      if (action.kind != kind && (action.kind != Kind::full_backward || kind == Kind::forward)) continue;
+      const auto [found, first] = last.try_emplace({action.stage, kind}, action);
+      if (!first && found->second.microbatch > action.microbatch) later = found->second;
+      found->second = action;
+    }
+    if (later)
+      faults.push_back(
+          {Rule::gradient_order, rank, i, action, text_of(*later) + " of a later micro-batch runs before"});
   }
 }
 

@@ -82,6 +82,11 @@ class ScheduleCommand(unittest.TestCase):
             self.assertRegex(self.schedule("mine.csv").stdout, r"\nmakespan [\d.]+\n$")
         self.assertIn("0SEND_F0", text)
 
+    def test_dpbench_schedule_adds_sends_to_a_file_whose_only_other_actions_are_unshards_and_reductions(self):
+        self.put("mine.csv", "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2\n"
+                             "1UNSHARD,1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2,1REDUCE_GRAD\n")
+        self.assertEqual(self.document("mine.csv")["per_rank"][1]["order"][0], "1RECV_F0")
+
     def test_the_svg_picture_of_a_schedule_is_well_formed_xml(self):
         xml.dom.minidom.parseString(self.schedule("dualpipe", "-o", "svg").stdout)
 

@@ -1,7 +1,9 @@
 // Judges schedules without any code of the verifier. The oracle executes the action lists with symbolic values in place
-// of tensors. It compares the resulting weight gradients with the weight gradients of one device.
+// of tensors. It compares the resulting weight gradients, and the order of forward passes and input gradients, with
+// those of one device.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -18,8 +20,8 @@ class SymbolicRun {
   SymbolicRun(const Schedule& schedule, bool buffered)
       : schedule_(schedule), buffered_(buffered), at_(schedule.world(), 0) {}
 
-  // Returns true if all ranks finish the schedule, and each stage has added the correct weight gradients in ascending
-  // micro-batch order.
+  // Returns true if all ranks finish the schedule, and each stage has run its forward passes and input gradients, and
+  // added the correct weight gradients, in ascending micro-batch order.
   bool is_right() {
     bool moved = true;
     while (moved && !wrong_) {
@@ -30,7 +32,9 @@ class SymbolicRun {
     for (int rank = 0; rank < schedule_.world(); ++rank)
       if (wrong_ || at_[rank] < schedule_.ranks[rank].size()) return false;
     for (int stage = 0; stage < schedule_.stages(); ++stage)
-      if (added_[stage] != right_gradients(stage)) return false;
+      if (added_[stage] != right_gradients(stage) || !std::ranges::is_sorted(forwards_[stage]) ||
+          !std::ranges::is_sorted(backwards_[stage]))
+        return false;
     return true;
   }
 
@@ -77,6 +81,7 @@ class SymbolicRun {
       const auto input = first ? std::optional<uint64_t>(i + 1) : take(inputs_, {s, i});
       if (!input || outputs_.contains({s, i})) return false;
       outputs_[{s, i}] = mixed(*input, s, 1);
+      forwards_[s].push_back(i);
       if (schedule_.is_last(s))
         output_gradients_[{s, i}] = outputs_[{s, i}];
       else if (is_here(s + 1, schedule_.rank_of[s]))
@@ -87,6 +92,7 @@ class SymbolicRun {
       const auto output = take(output_gradients_, {s, i});
       if (!output || !outputs_.contains({s, i})) return false;
       input_gradients_[{s, i}] = mixed(*output, s, 2);
+      backwards_[s].push_back(i);
       if (!schedule_.is_first(s) && is_here(s - 1, schedule_.rank_of[s]))
         output_gradients_[{s - 1, i}] = input_gradients_[{s, i}];
     }
@@ -135,6 +141,7 @@ class SymbolicRun {
   std::map<Channel, std::deque<uint64_t>> channels_;
   std::map<Key, uint64_t> inputs_, outputs_, output_gradients_, input_gradients_;
   std::map<int, std::vector<uint64_t>> added_;
+  std::map<int, std::vector<int>> forwards_, backwards_;  // micro-batches of each stage, in the order in which they ran
 };
 
 }  // namespace dpbench::pipeline

@@ -134,6 +134,18 @@ TEST(RefusesASchedule, ThatAccumulatesWeightGradientsOutOfOrder) {
   EXPECT_EQ(broken_rules(schedule), "gradient-order");
 }
 
+// Biases, norms and embeddings add their gradients in I, not in W.
+TEST(RefusesASchedule, WithInputGradientsOutOfOrder) {
+  const Schedule schedule = from_lists({{"0F0", "0F1", "0F2", "0I2", "0I1", "0I0", "0W0", "0W1", "0W2"}}, 3);
+  ASSERT_EQ(broken_rules(schedule), "gradient-order");
+  EXPECT_TRUE(mentions_in_order(text_of(verify(schedule)[0]), {"rank 0, action 4, 0I1 ", "0I2"}));
+}
+
+// BatchNorm's running statistics depend on the order of forward passes.
+TEST(RefusesASchedule, WithForwardPassesOutOfOrder) {
+  EXPECT_EQ(broken_rules(from_lists({{"0F1", "0F0", "0B0", "0B1"}}, 2)), "gradient-order");
+}
+
 TEST(RefusesASchedule, ThatKeepsMoreActivationsThanDeclared) {
   for (const Family& family : families())
     for (int rank = 0; rank < 4; ++rank) {
@@ -266,6 +278,7 @@ TEST(RefusesASchedule, ThatReducesParametersThatAreNotTied) {
   Schedule schedule = lowered("1f1b", {4, 1, 6});
   schedule.ranks[2].push_back({.kind = Kind::reduce_tied, .stage = 2});
   EXPECT_EQ(broken_rules(schedule), "tied-reduction");
+  EXPECT_EQ(broken_rules(from_lists({{"0F0", "0B0", "0REDUCE_TIED"}, {"1F0", "1B0"}}, 1)), "tied-reduction");
 }
 
 TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
@@ -274,6 +287,7 @@ TEST(RefusesASchedule, ThatReducesGradientsBeforeTheLastIsComputed) {
   ASSERT_EQ(broken_rules(schedule), "");
   swap(schedule, 2, "2REDUCE_GRAD", "2W5");
   EXPECT_EQ(broken_rules(schedule), "gradient-reduction");
+  EXPECT_EQ(broken_rules(from_lists({{"0F0", "0REDUCE_GRAD", "0B0"}, {"1F0", "1B0"}}, 1)), "gradient-reduction");
 }
 
 // Each mutant is a schedule with one action dropped, doubled or moved to the next stage. Every mutant breaks a rule,

@@ -56,27 +56,30 @@ class LateWorkload : public WrappedWorkload {
 
 class RandomDelays : public testing::TestWithParam<std::string> {};
 
+// With poison, the strategy sends copies. Without poison, as in training, it sends tensors that it still uses.
 void expect_same_bits_with_delays(const Setting& run) {
   const auto workload = run.make_workload();
   const Outcome expected = steps_on_one_device(run);
-  for (const uint64_t seed : {1, 2, 3})
+  for (const uint64_t seed : {1, 2, 3}) {
+    Given params = run.params;
+    params["poison"] = seed == 2 ? "on" : "off";
     expect_no_errors(on_ranks(run.ranks, [&](Rank& me) {
       const LateWorkload late(*workload, seed * 10 + static_cast<uint64_t>(me.rank));
-      const auto strategy = made_on(delayed(me.mesh("pp=3"), me.rank, seed), "pp", late, run.params, at::kFloat, {});
+      const auto strategy = made_on(delayed(me.mesh("pp=3"), me.rank, seed), "pp", late, params, at::kFloat, {});
       const Outcome found = after_steps(*strategy, late, run.micros);
       if (me.rank == 0) expect_same_bits(expected, found, run.name + ", seed " + std::to_string(seed));
     }));
+  }
 }
 
 TEST_P(RandomDelays, ChangeNoBitOfAPipeline) {
-  expect_same_bits_with_delays(
-      {GetParam(), "gpt", "tiny-llama,dropout=0.1", 3, 7, {{"schedule", GetParam()}, {"poison", "on"}}});
+  expect_same_bits_with_delays({GetParam(), "gpt", "tiny-llama,dropout=0.1", 3, 7, {{"schedule", GetParam()}}});
 }
 
 // The first and the last stage also exchange the gradient of the tied embedding. This exchange is delayed at random
 // too.
 TEST_P(RandomDelays, ChangeNoBitOfAPipelineWithATiedEmbedding) {
-  expect_same_bits_with_delays({GetParam(), "gpt-exact", "", 3, 8, {{"schedule", GetParam()}, {"poison", "on"}}});
+  expect_same_bits_with_delays({GetParam(), "gpt-exact", "", 3, 8, {{"schedule", GetParam()}}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Pipeline, RandomDelays,

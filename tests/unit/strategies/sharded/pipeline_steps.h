@@ -34,26 +34,27 @@ inline std::vector<Batch> micro_batches(const Workload& workload, int64_t count,
   return all;
 }
 
-inline Outcome after_steps(Strategy& strategy, const Workload& workload, int64_t micros) {
+inline Outcome after_steps(Strategy& strategy, const Workload& workload, int64_t micros, int64_t steps = 3) {
   Outcome outcome;
-  for (int64_t step = 0; step < 3; ++step) {
+  for (int64_t step = 0; step < steps; ++step) {
     Phases phases;
     const StepResult result = strategy.step(step, micro_batches(workload, micros, step), phases);
     outcome.results.emplace_back("loss of step " + std::to_string(step), result.loss.clone());
-    if (step == 2) outcome.results.emplace_back("output", result.whole_output().clone());
+    if (step == steps - 1) outcome.results.emplace_back("output", result.whole_output().clone());
   }
   outcome.gradients = copies(strategy.gradients());
   outcome.parameters = copies(strategy.parameters());
   outcome.state = copies(strategy.state());
+  outcome.buffers = copies(strategy.buffers());
   return outcome;
 }
 
-inline Outcome steps_on_one_device(const Setting& run) {
+inline Outcome steps_on_one_device(const Setting& run, int64_t steps = 3) {
   const auto workload = run.make_workload();
   Outcome outcome;
   expect_no_errors(on_ranks(1, [&](Rank& me) {
     const auto strategy = made_on(me.mesh(""), "ddp", *workload, {}, at::kFloat, {});
-    outcome = after_steps(*strategy, *workload, run.micros);
+    outcome = after_steps(*strategy, *workload, run.micros, steps);
   }));
   return outcome;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <filesystem>
@@ -15,13 +16,18 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/scenario/wrapped_workload.h"
+#include "strategies/api/backward.h"
 #include "strategies/api/parts/block_runs.h"
 #include "strategies/comm/base/comm_work.h"
 #include "strategies/pipeline/stages.h"
 #include "tests/support/contains.h"
 #include "tests/unit/strategies/sharded/pipeline_steps.h"
+#include "workloads/layers/linear.h"
 
 namespace dpbench {
 namespace {
@@ -66,11 +72,79 @@ std::vector<Setting> settings() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Pipeline, PipelineSteps, testing::ValuesIn(settings()), [](const auto& one) {
+std::string test_name(const testing::TestParamInfo<Setting>& one) {
   std::string name = one.param.name;
   std::ranges::replace(name, '-', '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipeline, PipelineSteps, testing::ValuesIn(settings()), test_name);
+
+constexpr const char *embedding = "model.embed_tokens.weight", *head = "lm_head.weight";
+
+// Returns the sum of the absolute values of all terms of the tied embedding's gradient: for each micro-batch, the
+// gradients that the embedding and the head have in a model with the same weights, but without the tie.
+at::Tensor sizes_of_tied_gradient(const Setting& run) {
+  const auto untied = workload_registry().at(run.workload).make({.model = run.model + ",tied=off"});
+  const Replica replica(*untied, at::kCPU, at::kFloat, /*init_seed=*/3, /*step_seed=*/4);  // the seeds of made_on()
+  const auto tied_weights = run.make_workload()->model(3)->named_parameters();
+  const auto weights = replica.shared_model()->named_parameters();
+  {
+    const at::NoGradGuard no_grad;
+    for (const auto& one : weights) one.value().copy_(tied_weights[one.key() == head ? embedding : one.key()]);
+  }
+  at::Tensor sizes = at::zeros_like(weights[head], at::kDouble);
+  for (const Batch& batch : micro_batches(*untied, run.micros, 0)) {
+    replica.clear_gradients();
+    const at::Tensor output = replica.forward(0, batch);
+    backward(micro_loss(*untied, output, batch.target, static_cast<size_t>(run.micros)));
+    for (const char* name : {embedding, head}) sizes += weights[name].grad().abs();
+  }
+  return sizes;
+}
+
+class TiedPipelineSteps : public testing::TestWithParam<Setting> {};
+
+// The gradient of a tied embedding is a sum of two terms for each micro-batch. The pipeline adds the terms of each
+// stage first, so its sum differs from that of one device by at most the rounding bounds of both orders (Higham,
+// Accuracy and Stability of Numerical Algorithms, section 4.2).
+TEST_P(TiedPipelineSteps, HaveTheBitsOfOneDeviceUpToTheRoundingOfTheTiedGradient) {
+  const Setting& run = GetParam();
+  const auto workload = run.make_workload();
+  Outcome expected = steps_on_one_device(run, 1), found;
+  expect_no_errors(on_ranks(run.ranks, [&](Rank& me) {
+    const auto strategy =
+        made_on(me.mesh("pp=" + std::to_string(run.ranks)), "pp", *workload, run.params, at::kFloat, {});
+    const Outcome mine = after_steps(*strategy, *workload, run.micros, 1);
+    if (me.rank == 0) found = mine;
+  }));
+  const double rounding = gamma(2 * static_cast<double>(run.micros) - 1, unit_roundoff(at::kFloat));
+  const auto gradient = [](const Outcome& one) {
+    const at::Tensor* tied = find(one.gradients, embedding);
+    return tied ? *tied : at::Tensor();
+  };
+  EXPECT_LE(largest_ratio(gradient(found), gradient(expected), 2 * rounding * sizes_of_tied_gradient(run)), 1);
+  for (Outcome* one : {&expected, &found})
+    for (NamedTensors* tensors : {&one->gradients, &one->parameters, &one->state})
+      std::erase_if(*tensors, [](const auto& named) { return named.first.starts_with(embedding); });
+  expect_same_bits(expected, found, run.name);
+}
+
+std::vector<Setting> tied_settings() {
+  std::vector<Setting> all;
+  for (const std::string schedule : schedules)
+    for (const int ranks : {2, 3, 4})
+      for (const int64_t micros : {ranks, 2 * ranks + 1})
+        all.push_back({schedule + "_" + std::to_string(ranks) + "_" + std::to_string(micros),
+                       "gpt",
+                       "tiny,dropout=0.1",
+                       ranks,
+                       micros,
+                       {{"schedule", schedule}}});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipeline, TiedPipelineSteps, testing::ValuesIn(tied_settings()), test_name);
 
 TEST(Stages, AreConsecutiveAndAtMostOneBlockLongerThanAnEvenShare) {
   const auto model = workload_registry().at("convnet").make({})->model(1);
@@ -281,14 +355,28 @@ struct Scale : torch::nn::Module {
   at::Tensor factor;
 };
 
-// A model of three blocks. The second block throws in step 1.
+struct ThrowingHook : torch::autograd::PostAccumulateGradHook {
+  void operator()(const at::Tensor&) override { throw std::runtime_error("no more"); }
+};
+
+struct LinearScale : Scale {
+  LinearScale() { weight = register_parameter("weight", at::eye(4)); }
+  at::Tensor weight;
+};
+
+// A model of three blocks. In step 1, the second block throws: in its forward pass, or when it has the gradient of the
+// parameter `in`.
 struct FaultyModel : Model {
-  FaultyModel() {
+  explicit FaultyModel(const std::string& in) {
     for (const std::string name : {"a", "b", "c"}) {
-      const auto layer = register_module(name, std::make_shared<Scale>());
+      const auto layer = register_module(name, std::make_shared<LinearScale>());
       add_block({name, {layer}, [=](const at::Tensor& x, const Context& context) {
-                   if (name == "b" && context.step == 1) throw std::runtime_error("no more");
-                   return x * layer->factor;
+                   if (name == "b" && context.step == 1) {
+                     if (in == "forward") throw std::runtime_error("no more");
+                     torch::autograd::impl::set_post_acc_grad_hooks(layer->named_parameters()[in],
+                                                                    std::make_unique<ThrowingHook>());
+                   }
+                   return dpbench::linear(x, layer->weight, {}) * layer->factor;
                  }});
     }
   }
@@ -296,26 +384,36 @@ struct FaultyModel : Model {
 
 class Faulty : public Workload {
  public:
+  explicit Faulty(std::string in = "forward") : in_(std::move(in)) {}
   int64_t samples() const override { return 100; }
-  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<FaultyModel>(); }
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<FaultyModel>(in_); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor&) const override { return output.mean(); }
   OptimizerSpec optimizer() const override { return {.learning_rate = 0.125}; }
   Batch batch(const at::Tensor& ids) const override {
     const at::Tensor input = at::ones({ids.size(0), 4});
     return {input, input, ids};
   }
+
+ private:
+  std::string in_;
 };
 
+// With zb-h1, the gradient of the weight of a linear layer is computed in W, all other gradients in I.
 TEST(Pipeline, NamesTheActionThatFailed) {
-  const Faulty workload;
-  const auto errors = on_ranks(3, [&](Rank& me) {
-    const auto strategy = made_on(me.mesh("pp=3"), "pp", workload, {}, at::kFloat, {});
-    for (int64_t step = 0; step < 2; ++step) {
-      Phases phases;
-      strategy->step(step, micro_batches(workload, 3, step), phases);
-    }
-  });
-  expect_contains(errors.at(1), {"pp: rank 1", "action 1F0 ", "no more"});
+  for (const auto& [schedule, in, action] : std::vector<std::array<std::string, 3>>{{"1f1b", "forward", "1F0"},
+                                                                                    {"1f1b", "weight", "1B0"},
+                                                                                    {"zb-h1", "factor", "1I0"},
+                                                                                    {"zb-h1", "weight", "1W0"}}) {
+    const Faulty workload(in);
+    const auto errors = on_ranks(3, [&, &schedule = schedule](Rank& me) {
+      const auto strategy = made_on(me.mesh("pp=3"), "pp", workload, {{"schedule", schedule}}, at::kFloat, {});
+      for (int64_t step = 0; step < 2; ++step) {
+        Phases phases;
+        strategy->step(step, micro_batches(workload, 3, step), phases);
+      }
+    });
+    expect_contains(errors.at(1), {"pp: rank 1", "action " + action + " ", "no more"});
+  }
 }
 
 // A model of two blocks. The first one returns as many columns of its input as the first number of the input says.

@@ -70,6 +70,7 @@ struct Outcome {
   NamedTensors gradients, parameters, state;
   double peak_bytes = 0;
   NamedTensors results = {};  // each step's loss, and the last step's output
+  NamedTensors buffers = {};  // such as BatchNorm's running statistics
 };
 
 inline NamedTensors copies(const NamedTensors& tensors) {
@@ -157,6 +158,7 @@ inline void expect_same_bits(const Outcome& due, const Outcome& found, const std
   EXPECT_EQ(first_difference(due.parameters, found.parameters), "") << which << ": parameters";
   EXPECT_EQ(first_difference(due.state, found.state), "") << which << ": optimizer state";
   EXPECT_EQ(first_difference(due.results, found.results), "") << which;
+  EXPECT_EQ(first_difference(due.buffers, found.buffers), "") << which << ": buffers";
 }
 
 }  // namespace dpbench::sharded_runs
