@@ -200,9 +200,9 @@ class Case:
     @property
     def memory_parts(self):
         """Returns the bytes of each part of the memory of tensors, on the rank that needs the most memory; {} if
-        unknown."""
-        found = [of(rank, "profile", "memory") for launch in self.raw.get("launches") or [] for rank in launch["ranks"]]
-        return max(filter(None, found), key=lambda parts: sum(parts.values()), default={})
+        unknown or all parts are 0."""
+        found = [of(rank, "profile", "memory") or {} for launch in self.raw.get("launches") or [] for rank in launch["ranks"]]
+        return max((parts for parts in found if any(parts.values())), key=lambda parts: sum(parts.values()), default={})
 
     @property
     def group(self):
