@@ -309,8 +309,10 @@ def read_json(path):
         return cleaned(json.load(file))
 
 
-def read_runs(paths):
-    return [Run(read_json(path)) for path in paths]
+def read_runs(paths, answers=None):
+    """Returns the runs stored at `paths`. `answers`: a JSON file with the answers, by path, of runs that store none."""
+    computed = read_json(answers) if answers else {}
+    return [Run({"answer": computed.get(path)} | read_json(path)) for path in paths]
 
 
 def add_projection(runs, path):

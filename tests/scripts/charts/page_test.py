@@ -100,6 +100,16 @@ class Data(unittest.TestCase):
         rank["profile"]["memory"] = dict.fromkeys(rank["profile"]["memory"], 0)
         self.assertEqual(case.memory_parts, {})
 
+    def test_a_run_that_stores_no_answer_gets_the_answer_that_dpbench_report_computed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [f"{folder}/{name}.json" for name in ("old", "new", "none", "answers")]
+            computed = {path: {"groups": [], "sentences": ["computed"]} for path in paths[:2]}
+            stored = {"groups": [], "sentences": ["stored"]}
+            for path, content in zip(paths, (sample_runs.usual(), sample_runs.usual() | {"answer": stored}, sample_runs.usual(), computed)):
+                pathlib.Path(path).write_text(json.dumps(content), encoding="utf-8")
+            answers = [run.report["answer"] for run in data.read_runs(paths[:3], paths[3])]
+        self.assertEqual(answers, [computed[paths[0]], stored, None])
+
     def test_the_newest_successful_measurement_of_a_case_is_charted(self):
         old, new, broken = sample_runs.usual(), sample_runs.usual(), sample_runs.usual()
         for name, report in (("20261101T000000Z-a", old), ("20261102T000000Z-b", new), ("20261103T000000Z-c", broken)):
