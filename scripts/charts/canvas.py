@@ -53,8 +53,8 @@ def columns_for(labels):
 
 @dataclasses.dataclass
 class Chart:
-    """A chart with its file name, kind, subject, setting, caption and message. The message says what the chart shows,
-    and is empty if that cannot be told."""
+    """A chart with its file name, kind, subject, setting, caption and message. The message says what the chart shows, or
+    why that cannot be told."""
     name: str
     kind: str
     subject: str
@@ -70,7 +70,7 @@ class Chart:
 
     @property
     def title(self):
-        return f"{self.message or self.kind}: {self.subject}"
+        return f"{self.message}: {self.subject}"
 
     def axes(self, height=2.9, **options):
         self.figure = Figure(figsize=(WIDTH, height), layout="constrained")

@@ -200,9 +200,9 @@ class Case:
     @property
     def memory_parts(self):
         """Returns the bytes of each part of the memory of tensors, on the rank that needs the most memory; {} if
-        unknown."""
-        found = [of(rank, "profile", "memory") for launch in self.raw.get("launches") or [] for rank in launch["ranks"]]
-        return max(filter(None, found), key=lambda parts: sum(parts.values()), default={})
+        unknown or all parts are 0."""
+        found = [of(rank, "profile", "memory") or {} for launch in self.raw.get("launches") or [] for rank in launch["ranks"]]
+        return max((parts for parts in found if any(parts.values())), key=lambda parts: sum(parts.values()), default={})
 
     @property
     def group(self):
@@ -309,8 +309,10 @@ def read_json(path):
         return cleaned(json.load(file))
 
 
-def read_runs(paths):
-    return [Run(read_json(path)) for path in paths]
+def read_runs(paths, answers=None):
+    """Returns the runs stored at `paths`. `answers`: a JSON file with the answers, by path, of runs that store none."""
+    computed = read_json(answers) if answers else {}
+    return [Run({"answer": computed.get(path)} | read_json(path)) for path in paths]
 
 
 def add_projection(runs, path):

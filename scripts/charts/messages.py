@@ -1,5 +1,5 @@
-"""Writes the titles of charts. A function returns one sentence on what its chart shows, or "" if the intervals
-leave that open or the cases cannot be compared: the chart then keeps its neutral title."""
+"""Writes the titles of charts. A function returns one sentence on what its chart shows, or on why its cases cannot be
+compared."""
 import math
 import statistics
 
@@ -32,11 +32,31 @@ def largest_world(cases):
     return [case for case in measured if case.world == max(each.world for each in measured)]
 
 
-def may_rank(cases):
-    """True if cases come from one run, compute the same, and have intervals that cover the variation between launches.
-    """
-    return (len({case.run.id for case in cases}) == 1 and all(case.computes_as_baseline for case in cases) and
-            all(case.summary["interval"] == "launches" for case in cases))
+def not_ranked(what, why):
+    return f"{what} is not ranked: {why}" if why else ""
+
+
+def why_not_comparable(cases):
+    """Returns why cases cannot be compared; empty if they come from one run, were checked and compute the same."""
+    runs = {case.run.id for case in cases}
+    if len(runs) > 1:
+        return f"cases of {len(runs)} runs"
+    unchecked = [case for case in cases if not case.checks]
+    if unchecked:
+        return f"{who(unchecked, cases)} {'is' if len(unchecked) == 1 else 'are'} unchecked"
+    apart = [case for case in cases if not case.computes_as_baseline]
+    return f"{who(apart, cases)} may compute another step than the baseline" if apart else ""
+
+
+def why_not_ranked(cases):
+    """Returns why cases cannot be ranked; empty if they can be compared and have intervals that cover the variation
+    between launches."""
+    few = any(case.summary["interval"] != "launches" for case in cases)
+    return why_not_comparable(cases) or (few and only_launches([case.summary["launches"] for case in cases]) or "")
+
+
+def only_launches(numbers, of="case"):
+    return f"only {words.span_of(numbers, 'launch')} a {of}"
 
 
 def leaders(spans):
@@ -55,16 +75,19 @@ def speeds(cases):
 
 def throughput(cases, base):
     at = largest_world(cases)
-    if not at or not may_rank(at):
-        return ""
+    if not at:
+        return "Throughput is projected, not measured"
+    alone = len(at) == 1 and base not in (None, at[0])
+    if why := why_not_ranked([base, *at] if alone else at):
+        return not_ranked("Throughput", why)
     place = f"at world {at[0].world}"
     if len(at) > 1:
         best = leaders(speeds(at))
         if len(best) > 1:
             return capital(f"{who(best, at)} {place}: {UNDECIDED}")
         return f"{name(best[0])} is fastest {place}: {words.significant(best[0].rows_per_s.middle)} samples/s"
-    if base is None or base is at[0] or not may_rank([base, *at]):
-        return ""
+    if not alone:
+        return f"{name(at[0])} reaches {words.significant(at[0].rows_per_s.middle)} samples/s {place}"
     return f"{name(at[0])} {place} is {words.interval(speedup_over(at[0], base), 'x')} of {name(base)}"
 
 
@@ -72,9 +95,11 @@ def efficiency(cases, base):
     """Says which strategy loses least against linear scaling in the largest world in which each replica has its own
     cores. If replicas share cores in all worlds, compares with the largest speed-up that the cores allow."""
     free = [case for case in cases if 1 < case.world == ceiling(base, case.world)]
-    at = largest_world(free or cases)
-    if not at or at[0].world == 1 or not may_rank([base, *at]):
-        return ""
+    at = largest_world(free) or largest_world(cases)
+    if not at or at[0].world == 1:
+        return "Efficiency beyond world 1 is projected, not measured"
+    if why := why_not_ranked([base, *at]):
+        return not_ranked("Efficiency", why)
     limit = ceiling(base, at[0].world)
     spans = {case: speedup_over(case, base).scaled(100 / limit) for case in at}
     best = leaders(spans)
@@ -91,8 +116,8 @@ def efficiency(cases, base):
 
 def against_baseline(cases, base):
     at = largest_world(cases)
-    if not may_rank([base, *at]):
-        return ""
+    if why := why_not_ranked([base, *at]):
+        return not_ranked("Speed-up", why)
     spans = {case: speedup_over(case, base) for case in at}
     above = [case for case, span in spans.items() if span.low > 1]
     below = [case for case, span in spans.items() if span.high < 1]
@@ -117,8 +142,10 @@ def parts(cases):
     at = largest_world(cases)
     largest = {max(case.phases, key=case.phases.get) for case in at}
     phases = {"communication"} if any(case.phases.get("communication") for case in at) else largest
-    if len(phases) > 1 or "graph" in largest:  # a recorded step has only the phase "graph"
-        return ""
+    if "graph" in largest:  # a recorded step has only the phase "graph"
+        return "Steps recorded as a CUDA graph have no parts"
+    if len(phases) != 1:
+        return "The largest part of a step differs between cases"
     (phase,) = phases
     found = [round(share) for case in at for share in shares(case, phase)]
     takes = f"takes {words.from_to(found)} % of a step at world {at[0].world}"
@@ -139,8 +166,11 @@ def memory(spans, of="memory"):
     and of these the cases with the most processes: a process with all replicas is not comparable with a rank."""
     place = max((case.world, case.raw["processes"]) for case in spans)
     at = {case: span for case, span in spans.items() if (case.world, case.raw["processes"]) == place}
-    if len(at) < 2 or len({case.run.id for case in at}) > 1 or not all(case.computes_as_baseline for case in at):
-        return ""
+    if len(at) == 1:
+        ((case, span),) = at.items()
+        return f"{name(case)} needs {span.middle:,.0f} MiB of {of} at world {place[0]}"
+    if why := why_not_comparable(at):
+        return not_ranked(of.capitalize(), why)
     best = leaders({case: Interval(-span.middle, -span.high, -span.low) for case, span in at.items()})
     if len(best) > 1:
         return capital(f"{who(best, at)} at world {place[0]}: no difference in {of} that this run can tell")
@@ -148,12 +178,13 @@ def memory(spans, of="memory"):
 
 
 def peak_memory(spans):
-    """Says which case has the lowest peak memory; empty for host memory with fewer than three launches or in a report
-    before version 1.4. `spans`: {case: Interval over launches}."""
-    for case in spans:
-        own = all(rank.get("own_rss_bytes") for launch in case.raw["launches"] for rank in launch["ranks"])
-        if case.device != "cuda" and (len(case.peaks) < 3 or not own):
-            return ""
+    """Says which case has the lowest peak memory. Host memory is not ranked with fewer than three launches or in a
+    report before version 1.4. `spans`: {case: Interval over launches}."""
+    host = [case for case in spans if case.device != "cuda"]
+    if any(len(case.peaks) < 3 for case in host):
+        return not_ranked("Memory", only_launches([len(case.peaks) for case in host]))
+    if not all(rank.get("own_rss_bytes") for case in host for launch in case.raw["launches"] for rank in launch["ranks"]):
+        return not_ranked("Memory", "before report 1.4 it includes LibTorch's code")
     return memory({case: span if case.device == "cuda" else
                    Interval(span.middle, min(span.low, (1 - MEMORY_ERROR) * span.middle),
                             max(span.high, (1 + MEMORY_ERROR) * span.middle))
@@ -183,8 +214,9 @@ def accuracy(trainings):
 def history(lines):
     """Says how the step times have changed since the first run. `lines`: for each series, its cases from the oldest run
     to the newest."""
-    if any(case.summary["interval"] != "launches" for cases in lines for case in cases):
-        return ""
+    all_cases = [case for cases in lines for case in cases]
+    if any(case.summary["interval"] != "launches" for case in all_cases):
+        return f"Changes are not judged: {only_launches([case.summary['launches'] for case in all_cases], 'run')}"
     ends = [(cases[0], cases[-1]) for cases in lines]
     changed = [(first, last) for first,
                last in ends if first.step_ns.high < last.step_ns.low or last.step_ns.high < first.step_ns.low]
@@ -199,19 +231,23 @@ def history(lines):
     return f"A step of {name(last)} {place} takes {difference} time than in its first run"
 
 
-def repeated(times):
-    """True if several arms (backends) have several repetitions each. `times`: {arm: [us of each repetition]}."""
-    return len(times) > 1 and all(len(values) > 1 for values in times.values())
-
-
 def latency(sizes):
     """Says which backend is fastest at the most message sizes, and at how many. The plain copy in memory (memcpy) is
     not compared. `sizes`: {bytes: {arm: [us of each repetition]}}, with an arm for each backend."""
     sizes = {size: {arm: values for arm, values in times.items() if arm != "memcpy"} for size, times in sizes.items()}
     arms = sorted({arm for times in sizes.values() for arm in times})
     several_worlds = len({arm.partition(", ")[2] for arm in arms}) > 1  # an arm is "shm" or "shm, world 2"
-    if several_worlds or not all(map(repeated, sizes.values())):
-        return ""
+    if not arms:
+        return "No backend was measured"
+    if len(arms) == 1:
+        size = min(size for size, times in sizes.items() if times)
+        return f"{arms[0]} takes {words.from_to(sizes[size][arms[0]])} µs for {words.size(size)}"
+    if several_worlds:
+        return not_ranked("Latency", "backends of different worlds")
+    if any(len(values) < 2 for times in sizes.values() for values in times.values()):
+        return not_ranked("Latency", "only 1 repetition")
+    if any(len(times) < 2 for times in sizes.values()):
+        return not_ranked("Latency", "backends of different sizes")
     firsts = []
     for times in sizes.values():
         best = min(times, key=lambda arm: statistics.median(times[arm]))
@@ -228,11 +264,23 @@ def latency(sizes):
 
 def bandwidth(sizes):
     size = max(sizes)
-    times = sizes[size]
-    if not repeated(times) or len(times) > MOST_NAMES:
-        return ""
-    reached = [f"{arm} {words.from_to([size / us / 1e3 for us in values])}" for arm, values in times.items()]
-    return f"{words.size(size)}: {', '.join(reached)} GB/s"
+    rates = {arm: [size / us / 1e3 for us in values] for arm, values in sizes[size].items()}
+    if len(rates) > MOST_NAMES:
+        return f"{words.size(size)}: {len(rates)} backends reach {words.from_to(sum(rates.values(), []))} GB/s"
+    reached = [f"{arm} {words.from_to(values)}" for arm, values in rates.items()]
+    once = "" if all(len(values) > 1 for values in rates.values()) else ", measured once"
+    return f"{words.size(size)}: {', '.join(reached)} GB/s{once}"
+
+
+def tuning(verdicts):
+    """Says whether a candidate of `dpbench tune` is faster than the default values. `verdicts`: {values of a judged
+    candidate: its stored verdict}."""
+    for best in (values for values, verdict in verdicts.items() if verdict == "faster"):
+        return f"{best} is faster than the default"
+    unclear = [values for values, verdict in verdicts.items() if verdict == "unclear"]
+    if unclear:
+        return f"{words.listed(unclear)} and the default: {UNDECIDED}"
+    return "No candidate beats the default" if verdicts else "No candidate was judged"
 
 
 def changes(rows, labels):

@@ -16,8 +16,8 @@ PARTS = pathlib.Path(__file__).parent / "page"
 
 def figure(chart, index):
     values = el("details", el("summary", "Values"), el("ul", [el("li", mark) for mark in chart.marks.values()]))
-    kind = join(el("strong", chart.kind), " · ") if chart.message else None
-    return el("figure", el("h3", chart.message or chart.kind), el("div", Html(chart.drawing), class_="plot"),
+    kind = join(el("strong", chart.kind), " · ")
+    return el("figure", el("h3", chart.message), el("div", Html(chart.drawing), class_="plot"),
               el("figcaption", kind, chart.caption),
               values if chart.marks else None, class_="card", id=f"figure-{index}")
 

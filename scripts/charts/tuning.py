@@ -1,4 +1,5 @@
 """Chart of `dpbench tune`: the speed of each candidate, as a multiple of the default values' speed."""
+import messages
 import words
 from canvas import Chart
 from cases import MOST_ROWS, bar_with_interval, labelled_axes
@@ -10,7 +11,7 @@ def tuning(runs):
     for run in runs:
         tuned = of(run.report, "config", "tuned") or []
         judged = {one["case"]: Interval(one["speedup"], one["low"], one["high"]) for one in tuned}
-        winners = {one["case"] for one in tuned if one.get("verdict") == "faster"}
+        verdicts = {one["case"]: one.get("verdict") for one in tuned}
         if not judged:
             continue
         # batch of the case with default values; None: each batch has such a case
@@ -23,14 +24,13 @@ def tuning(runs):
         for members in found.values():
             default = next((case for case in members if not case.params and case.batch == (batch or case.batch)), None)
             if default and len(members) > 1:
-                yield candidates(default, members, judged, winners)
+                yield candidates(default, members, judged, verdicts)
 
 
-def candidates(default, members, judged, winners):
+def candidates(default, members, judged, verdicts):
     spans = {case.raw["id"]: judged.get(case.raw["id"], case.speedup) for case in members}
     rows = sorted(members, key=lambda case: -spans[case.raw["id"]].middle)[:MOST_ROWS]
-    best = next((case for case in rows if case.raw["id"] in winners), None)
-    message = f"{values(best, default)} is faster than the default" if best else "No candidate beats the default"
+    message = messages.tuning({values(case, default): verdicts[case.raw["id"]] for case in members if case.raw["id"] in verdicts})
     chart = Chart(f"tune-{default.workload}-{default.device}", "Candidates", default.workload, default.setting,
                   message=message)
     axes = labelled_axes(chart, [values(case, default) for case in rows])

@@ -116,7 +116,7 @@ def write(options):
     """Writes the requested page and charts. Returns a summary line."""
     if options.verdict:
         return write_verdict(options)
-    runs = data.read_runs(options.runs)
+    runs = data.read_runs(options.runs, options.answers)
     if options.projection:
         data.add_projection(runs, options.projection)
     number = len(settings(case for run in runs for case in run.cases))

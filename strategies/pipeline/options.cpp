@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "strategies/parts/same_lines.h"
+#include "strategies/pipeline/stages.h"
 #include "strategies/schedule/csv.h"
 #include "strategies/schedule/lower.h"
 #include "strategies/schedule/verify.h"
@@ -61,6 +62,7 @@ Options options_of(const Params& params) {
                   .poison = params.flag("poison")};
   if (!options.family)
     throw UsageError(options.owner + ".schedule=" + params.text("schedule") + ": there is no such schedule");
+  if (!options.blocks.empty()) parse_sizes(options.blocks, options.owner);  // throws UsageError
   options.stages = std::max(options.stages, options.family->least_chunks);
   if (options.stages > options.family->most_chunks)
     throw UsageError(options.owner + ".stages=" + params.text("stages") + ": " + options.family->name +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "strategies/parts/parameter_table.h"
 #include "strategies/schedule/balance.h"
@@ -22,20 +23,9 @@ std::vector<size_t> default_sizes(size_t blocks, size_t stages, const std::vecto
   return {sizes.begin(), sizes.end()};
 }
 
-std::vector<size_t> parse_sizes(const std::string& text, size_t blocks, size_t stages, const std::string& owner) {
-  std::vector<size_t> sizes;
-  size_t sum = 0;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('+', at), text.size());
-    size_t size = 0;
-    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, size);
-    if (error != std::errc{} || rest != text.data() + end || size == 0)
-      throw UsageError(owner + ".blocks=" + text +
-                       ": write balanced, or the number of blocks of each stage, such as 2+3+1");
-    sizes.push_back(size);
-    sum += size;
-    at = end + 1;
-  }
+std::vector<size_t> fitting_sizes(const std::string& text, size_t blocks, size_t stages, const std::string& owner) {
+  const std::vector<size_t> sizes = parse_sizes(text, owner);
+  const size_t sum = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
   if (sizes.size() != stages || sum != blocks)
     throw UsageError(owner + ".blocks=" + text + " has " + std::to_string(sum) + " blocks in " +
                      std::to_string(sizes.size()) + " stages; the model has " + std::to_string(blocks) +
@@ -60,6 +50,21 @@ std::vector<Placed> placed(const std::vector<TableRow>& table, const std::vector
 
 }  // namespace
 
+std::vector<size_t> parse_sizes(const std::string& text, const std::string& owner) {
+  std::vector<size_t> sizes;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('+', at), text.size());
+    size_t size = 0;
+    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, size);
+    if (error != std::errc{} || rest != text.data() + end || size == 0)
+      throw UsageError(owner + ".blocks=" + text +
+                       ": write balanced, or the number of blocks of each stage, such as 2+3+1");
+    sizes.push_back(size);
+    at = end + 1;
+  }
+  return sizes;
+}
+
 std::vector<double> flop_of(const std::vector<BlockRun>& runs) {
   std::vector<double> flop;
   for (const BlockRun& run : runs) flop.push_back(run.flop);
@@ -70,7 +75,7 @@ std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_o
                               const std::string& owner, const std::vector<double>& costs) {
   const size_t blocks = model.blocks().size(), stages = rank_of.size();
   const std::vector<size_t> sizes = blocks_per_stage.empty() ? default_sizes(blocks, stages, costs)
-                                                             : parse_sizes(blocks_per_stage, blocks, stages, owner);
+                                                             : fitting_sizes(blocks_per_stage, blocks, stages, owner);
   std::vector<Stage> all;
   size_t first = 0;
   for (size_t s = 0; s < stages; ++s) {

@@ -21,6 +21,9 @@ struct Stage {
 // Returns the floating-point operations of one sample's forward pass through each block.
 std::vector<double> flop_of(const std::vector<BlockRun>& runs);
 
+// Reads the parameter blocks of the strategy `owner`: sizes of stages such as "2+3+1". Throws UsageError.
+std::vector<size_t> parse_sizes(const std::string& text, const std::string& owner);
+
 // Cuts a model's blocks into as many stages as `rank_of` has entries. blocks_per_stage: sizes such as "2+3+1"; throws
 // UsageError, with the strategy's name `owner`, if they do not fit. If empty, the cut minimises the cost of the most
 // expensive stage. costs: the cost of each block. If no cost is above 0, or there are no more blocks than stages, the

@@ -53,6 +53,21 @@ class Help(unittest.TestCase):
         self.assertEqual((ROOT / "harness/commands.md").read_text(encoding="utf-8"), dpbench("help", "--as", "markdown"))
         self.assertEqual((ROOT / "strategies/reference.md").read_text(encoding="utf-8"), dpbench("list", "-o", "markdown"))
 
+    def test_examples_of_commands_with_a_dry_run_name_only_flags_and_values_that_exist(self):
+        tried = 0
+        for command in commands():
+            text = dpbench("help", command)
+            listed = re.findall(r"^  dpbench ?(.*?)(?:   .*)?$", text.partition("Examples:\n")[2].partition("\n\n")[0], re.M)
+            for words in [example.split() for example in listed] if "--dry-run" in text else ():
+                own = words[:1] == [command] or command == "run" and words[:1] != ["report"]
+                if not own or any("plugin" in word or word == "--base" for word in words):  # paths that do not exist here
+                    continue
+                with self.subTest(words=words):
+                    dpbench(*["--cpus" if word == "--gpus" else word for word in words], "--dry-run",
+                            *["--memory", "1GiB"] * ("--find-batch" in words))
+                tried += 1
+        self.assertGreater(tried, 8)
+
     def test_bash_completes_commands_flags_and_values(self):
         self.assertEqual(complete("dpbench", "comp"), ["compare"])
         self.assertEqual(complete("dpbench", "compare", "--fail"), ["--fail-on"])

@@ -54,6 +54,19 @@ class ReportCommand(unittest.TestCase):
                          ["--html", f"{self.folder}/x.html", "--charts", f"{self.folder}/a/b", self.run_file, again])
         self.assertTrue(os.path.isdir(os.path.join(self.folder, "a/b")))
 
+    def test_report_passes_the_answers_of_runs_older_than_version_1_7_to_the_drawing_script(self):
+        old = self.put("old.json", sample_runs.proven(sample_runs.usual()))
+        newer = sample_runs.proven(sample_runs.usual())
+        newer["schema_version"]["minor"] = 7
+        self.put("newer.json", newer)
+        reader = self.put("reader", '#!/bin/sh\nwhile [ "$1" != --answers ]; do shift; done\ncat "$2"\n')
+        os.chmod(reader, 0o755)
+        done = self.dpbench("latest", "old.json", "newer.json", "--html", "x.html", DPBENCH_PYTHON=reader)
+        answers = json.loads(done.stdout)  # the cases of `latest` are not checked, so none is ranked
+        self.assertEqual(list(answers), [old])
+        group = max(answers[old]["groups"], key=lambda group: group["world"])
+        self.assertRegex(group["sentences"][0]["text"], r"^dp is fastest\b")
+
     def test_report_accepts_every_sample_report_of_the_html_page_tests(self):
         for made in (sample_runs.usual(), sample_runs.troubled(), sample_runs.hostile(), sample_runs.many(3), sample_runs.settings(),
                      *sample_runs.history(), sample_runs.conformance(), sample_runs.trained(), sample_runs.report([], status="interrupted")):

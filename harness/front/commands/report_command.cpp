@@ -1,11 +1,13 @@
 // dpbench report: reads and validates stored runs, a duel or a comparison, then execs the script in scripts/charts that
 // draws their charts.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,10 @@
 #include "harness/front/commands/commands.h"
 #include "harness/front/text/paths.h"
 #include "harness/front/text/text.h"
+#include "harness/report/answer/answer.h"
+#include "harness/report/answer/answer_output.h"
 #include "harness/report/machine/tool.h"
+#include "harness/report/record/codec.h"
 #include "harness/report/record/fields.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/text/shell.h"
@@ -53,9 +58,12 @@ void refuse(const std::vector<std::string>& problems, const std::string& hint = 
 
 enum class Shown { runs, duel, comparison };
 
+constexpr int first_with_answer = 7;  // reports store an answer since version 1.7
+
 // Reads and checks a file that `dpbench report` was asked to show. Throws UsageError with the file's name if the file
-// is damaged or is neither a run nor a duel nor a comparison.
-Shown checked_file(const fs::path& file) {
+// is damaged or is neither a run nor a duel nor a comparison. Adds to `answers`, under the file's name, the answer of a
+// run whose version stores none.
+Shown checked_file(const fs::path& file, Json& answers) {
   const Json document = read_document(file);
   return name_file_in_errors(file, [&] {
     const std::string schema = Fields(document, "the document").get_or<std::string>("schema", "");
@@ -64,21 +72,25 @@ Shown checked_file(const fs::path& file) {
                                                     : Shown::runs;
     if (kind == Shown::duel) refuse(duel_problems_of(document), ". `dpbench validate` shows all problems");
     if (kind == Shown::comparison) refuse(schema_problems(document, compare_schema()));
-    if (kind == Shown::runs) report_from_json(document);
+    if (kind != Shown::runs) return kind;
+    const Report report = report_from_json(document);
+    if (document.at("schema_version").at("minor") >= first_with_answer) return kind;
+    if (const Answer answer = answer_of(report); compares_any(answer)) answers[file.string()] = write_value(answer);
     return kind;
   });
 }
 
 struct Checked {
   std::vector<fs::path> files;
-  bool verdict = false;  // true: `files` holds one duel or one comparison; false: runs
+  Json answers = Json::object();  // answers of runs that store none, by file
+  bool verdict = false;           // true: `files` holds one duel or one comparison; false: runs
 };
 
 Checked checked_files(const StoredRuns& options) {
   Checked checked;
   for (const auto& run : options.runs.empty() ? std::vector<std::string>{"latest"} : options.runs) {
     const fs::path file = fs::absolute(find_run(run, options.results));
-    const Shown kind = checked_file(file);
+    const Shown kind = checked_file(file, checked.answers);
     if (kind != Shown::runs && options.runs.size() > 1)
       throw UsageError(file.string() + " is a " + (kind == Shown::duel ? "duel" : "comparison") +
                        ", which has a page of its own: " + shell_command("report FILE --html report.html"));
@@ -124,6 +136,15 @@ fs::path checked_beside(const char* flag, const std::string& file, const char* k
   return fs::absolute(file);
 }
 
+// Writes JSON to a file in memory, which the script inherits. Returns its path.
+std::string inherited_file(const Json& json) {
+  const int file = ::memfd_create("answers", 0);
+  if (file < 0) throw UsageError(std::string("no file in memory for the answers: ") + std::strerror(errno));
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  std::ofstream(path) << json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return path;
+}
+
 // Returns the path of the chart script. Its location relative to the program is the same in a build directory and in an
 // installed tree. Throws UsageError if the script is missing.
 fs::path find_script() {
@@ -137,7 +158,7 @@ int draw(const ReportOptions& options) {
   if (options.html.empty() && options.charts.empty())
     throw UsageError("report needs --html FILE, --charts DIR or both: " +
                      shell_command("report latest --html report.html"));
-  const auto [files, verdict] = checked_files(options.stored);
+  const auto [files, answers, verdict] = checked_files(options.stored);
   std::vector<fs::path> shown = files;
   const char* const chosen = std::getenv("DPBENCH_PYTHON");
   const std::string python = chosen && *chosen ? chosen : "python3";
@@ -160,6 +181,7 @@ int draw(const ReportOptions& options) {
   if (!options.html.empty()) words.insert(words.end(), {"--html", checked_page(options.html, shown)});
   if (!options.charts.empty()) words.insert(words.end(), {"--charts", checked_folder(options.charts)});
   words.insert(words.end(), beside.begin(), beside.end());
+  if (!answers.empty()) words.insert(words.end(), {"--answers", inherited_file(answers)});
   if (verdict) words.push_back("--verdict");
   words.insert(words.end(), files.begin(), files.end());
   std::vector<char*> pointers;

@@ -1,6 +1,7 @@
 // dpbench export, validate and schema: convert and validate stored reports, and print the JSON Schemas of documents.
 #include <algorithm>
 #include <iostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,15 @@ void add_flags(CLI::App& app, ExportOptions& o) {
   add_view(app, o.view);
 }
 
+std::vector<std::string> parameters_of(const Report& report) {
+  std::set<std::string> names;
+  for (const auto& [strategy, defaults] : report.defaults)
+    for (const auto& [name, value] : defaults) names.insert(name);
+  for (const CaseRecord& record : report.cases)
+    for (const auto& [name, value] : record.spec.params) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
 int export_run(const ExportOptions& options) {
   const auto& [runs, results] = options.stored;
   const ExportForm* form = find_entry(export_forms(), options.to);
@@ -63,9 +73,9 @@ int export_run(const ExportOptions& options) {
   if (runs.size() > 1) throw UsageError("export takes one run: " + shell_command("export RUN --to " + options.to));
   if (!form->viewed && !(options.view.columns.empty() && options.view.sort.empty()))
     throw UsageError("--columns and --sort are for --to csv, markdown and table");
-  check_view(options.view);
-  const std::string run = runs.empty() ? "latest" : runs[0];
-  return exit_code({.unsaved = !print(form->text(read_report(find_run(run, results)), options.view))});
+  const Report report = read_report(find_run(runs.empty() ? "latest" : runs[0], results));
+  check_view(options.view, parameters_of(report));
+  return exit_code({.unsaved = !print(form->text(report, options.view))});
 }
 
 struct Document {

@@ -211,7 +211,7 @@ Command tune_command() {
       {.name = "tune",
        .arguments = "--strategy NAME --over NAME,..|--find-batch [FLAGS]",
        .summary = "find the fastest parameter values of a strategy, or its largest batch",
-       .examples = {{"tune --strategy ddp --over bucket_mb,overlap --workload mnist-mlp --cpus 2", ""},
+       .examples = {{"tune --strategy ddp --over bucket_mb,batch --workload mnist-mlp --cpus 2", ""},
                     {"tune --strategy ddp --param ddp.bucket_mb=1,5,25,100 --gpus 8", "the values to try"},
                     {"tune --strategy fsdp --over batch --workload gpt --gpus 8", "the batch with most samples/s"},
                     {"tune --find-batch --strategy ddp,fsdp --workload gpt --gpus 8", "what fits"}},

@@ -1,7 +1,9 @@
 #include "harness/front/plan/selection.h"
 
+#include "harness/forecast/plan/layout.h"
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
+#include "workloads/gpt/shape.h"
 
 namespace dpbench {
 namespace {
@@ -126,6 +128,9 @@ std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, c
       if ((!entry.probe || (selection.check && selection.recompute == 0)) &&
           (selection.model.empty() || !entry.models.empty()) && !(selection.fixed_models && !entry.models.empty()))
         found.push_back(&entry);
+  if (!selection.model.empty() &&
+      std::ranges::find(found, forecast::planned_workload, &WorkloadEntry::name) != found.end())
+    gpt::parse_shape(selection.model);  // throws UsageError
   return found;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "harness/front/text/print.h"
 #include "harness/front/text/text.h"
@@ -296,14 +297,38 @@ const std::vector<std::string> not_in_csv = {"interval", "check", "notes"};
 
 const Column* find_column(const std::string& name) {
   for (const Column& column : all_columns())
-    if (name == column.name || (*column.alias && name == column.alias)) return &column;
+    if (name == column.name || (!column.alias.empty() && name == column.alias)) return &column;
   return nullptr;
 }
 
-const Column& column_named(const std::string& flag, const std::string& name) {
+constexpr std::string_view parameter_prefix = "param.";
+
+// Returns the value of a strategy's parameter in a case: by default that of Report::defaults. Empty if the strategy has
+// no such parameter, or if the report has no default values.
+std::string parameter_value(const Report& report, const CaseRecord& record, const std::string& name) {
+  if (const auto set = record.spec.params.find(name); set != record.spec.params.end()) return set->second;
+  const auto strategy = report.defaults.find(record.spec.strategy);
+  if (strategy == report.defaults.end()) return "";
+  const auto fallback = strategy->second.find(name);
+  return fallback == strategy->second.end() ? "" : fallback->second;
+}
+
+Column parameter_column(const std::string& name) {
+  const Column::Text exact = [name](const Report& report, const CaseRecord& record) {
+    return parameter_value(report, record, name);
+  };
+  const Column::Text cell = [exact](const Report& report, const CaseRecord& record) {
+    const std::string value = exact(report, record);
+    return value.empty() ? "-" : value;
+  };
+  return {std::string(parameter_prefix) + name, "", name, false, cell, exact};
+}
+
+Column column_named(const std::string& flag, const std::string& name) {
+  if (name.starts_with(parameter_prefix)) return parameter_column(name.substr(parameter_prefix.size()));
   if (const Column* found = find_column(name)) return *found;
-  std::vector<std::string> known;
-  for (const Column& column : all_columns()) known.emplace_back(*column.alias ? column.alias : column.name);
+  std::vector<std::string> known = {"param.NAME"};
+  for (const Column& column : all_columns()) known.push_back(column.alias.empty() ? column.name : column.alias);
   throw UsageError(flag + ": unknown column '" + one_line(name, 40) + "'" + did_you_mean(name, known) +
                    "; known: " + join(known));
 }
@@ -312,10 +337,19 @@ std::string sort_name(const TableView& view) {
   return view.sort.ends_with(descending) ? view.sort.substr(0, view.sort.size() - 5) : view.sort;
 }
 
-std::vector<const Column*> chosen_columns(const std::vector<std::string>& names) {
-  std::vector<const Column*> chosen;
-  for (const std::string& name : names) chosen.push_back(&column_named("--columns", name));
+std::vector<Column> chosen_columns(const std::vector<std::string>& names) {
+  std::vector<Column> chosen;
+  for (const std::string& name : names) chosen.push_back(column_named("--columns", name));
   return chosen;
+}
+
+void check_column(const std::string& flag, const std::string& name, const std::vector<std::string>& parameters) {
+  column_named(flag, name);
+  if (!name.starts_with(parameter_prefix)) return;
+  const std::string parameter = name.substr(parameter_prefix.size());
+  if (std::ranges::find(parameters, parameter) == parameters.end())
+    throw UsageError(flag + ": unknown column '" + one_line(name, 40) + "': no strategy has the parameter '" +
+                     one_line(parameter, 40) + "'" + did_you_mean(parameter, parameters));
 }
 
 // True if `a` sorts before `b`: numbers by value, other texts alphabetically.
@@ -327,26 +361,30 @@ bool before(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-void check_view(const TableView& view) {
-  chosen_columns(view.columns);
-  if (!view.sort.empty()) column_named("--sort", sort_name(view));
+void check_view(const TableView& view, const std::vector<std::string>& parameters) {
+  for (const std::string& name : view.columns) check_column("--columns", name, parameters);
+  if (!view.sort.empty()) check_column("--sort", sort_name(view), parameters);
 }
 
-std::vector<const Column*> table_columns(const TableView& view) {
+std::vector<Column> table_columns(const TableView& view) {
   return chosen_columns(view.columns.empty() ? usual_table : view.columns);
 }
 
-std::vector<const Column*> csv_columns(const TableView& view) {
+std::vector<Column> csv_columns(const Report& report, const TableView& view) {
   if (!view.columns.empty()) return chosen_columns(view.columns);
-  std::vector<const Column*> usual;
+  std::vector<Column> usual;
   for (const Column& column : all_columns())
-    if (std::ranges::find(not_in_csv, column.name) == not_in_csv.end()) usual.push_back(&column);
+    if (std::ranges::find(not_in_csv, column.name) == not_in_csv.end()) usual.push_back(column);
+  std::set<std::string> parameters;
+  for (const CaseRecord& record : report.cases)
+    for (const auto& [name, value] : record.spec.params) parameters.insert(name);
+  for (const std::string& name : parameters) usual.push_back(parameter_column(name));
   return usual;
 }
 
 std::vector<const CaseRecord*> ordered_cases(const Report& report, const TableView& view) {
   std::vector<std::pair<std::string, const CaseRecord*>> keyed;
-  const Column* column = view.sort.empty() ? nullptr : &column_named("--sort", sort_name(view));
+  const auto column = view.sort.empty() ? std::nullopt : std::optional(column_named("--sort", sort_name(view)));
   for (const CaseRecord& record : report.cases)
     keyed.emplace_back(column ? column->exact(report, record) : "", &record);
   const bool down = view.sort.ends_with(descending);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
-#include <set>
 
 #include "harness/front/run/columns.h"
 #include "harness/front/text/fold.h"
@@ -40,7 +39,7 @@ std::vector<Section> sections_of(const Report& report, const TableView& view) {
                               [&](const Section& section) { return section.heading == title; });
     if (found == sections.end()) found = sections.insert(sections.end(), Section{title, {}});
     Cells& cells = found->rows.emplace_back();
-    for (const Column* column : columns) cells.push_back(column->cell(report, record));
+    for (const Column& column : columns) cells.push_back(column.cell(report, record));
   }
   return sections;
 }
@@ -148,9 +147,9 @@ std::string tags_text(const Report& report) {
   return one_line(join(words, " · "), 200);
 }
 
-Cells titles_of(const std::vector<const Column*>& columns) {
+Cells titles_of(const std::vector<Column>& columns) {
   Cells titles;
-  for (const Column* column : columns) titles.emplace_back(column->title);
+  for (const Column& column : columns) titles.push_back(column.title);
   return titles;
 }
 
@@ -159,8 +158,8 @@ std::string report_table(const Report& report, bool colour, const TableView& vie
   std::vector<bool> right;
   size_t check_column = columns.size();
   for (size_t i = 0; i < columns.size(); ++i) {
-    right.push_back(columns[i]->right);
-    if (std::string_view(columns[i]->name) == "check") check_column = i;
+    right.push_back(columns[i].right);
+    if (columns[i].name == "check") check_column = i;
   }
   std::vector<Cells> all = {titles_of(columns)};
   const auto sections = sections_of(report, view);
@@ -197,21 +196,12 @@ std::string report_markdown(const Report& report, const TableView& view) {
 }
 
 std::string report_csv(const Report& report, const TableView& view) {
-  const auto columns = csv_columns(view);
-  std::set<std::string> parameters;
-  if (view.columns.empty())
-    for (const CaseRecord& record : report.cases)
-      for (const auto& [name, value] : record.spec.params) parameters.insert(name);
+  const auto columns = csv_columns(report, view);
   std::vector<Cells> rows(1);
-  for (const Column* column : columns) rows[0].emplace_back(column->name);
-  for (const auto& name : parameters) rows[0].push_back("param." + name);
+  for (const Column& column : columns) rows[0].push_back(column.name);
   for (const CaseRecord* record : ordered_cases(report, view)) {
     Cells& cells = rows.emplace_back();
-    for (const Column* column : columns) cells.push_back(column->exact(report, *record));
-    for (const auto& name : parameters) {
-      const auto found = record->spec.params.find(name);
-      cells.push_back(found == record->spec.params.end() ? "" : found->second);
-    }
+    for (const Column& column : columns) cells.push_back(column.exact(report, *record));
   }
   return as_csv(rows);
 }

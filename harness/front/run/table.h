@@ -20,8 +20,7 @@ std::string as_csv(const std::vector<Cells>& rows);
 
 std::string report_table(const Report& report, bool colour, const TableView& view = {});
 std::string report_markdown(const Report& report, const TableView& view = {});
-// Formats a report as CSV. Unless the user chose columns, the last columns are param.NAME, one for each strategy
-// parameter that any case has set.
+// Formats a report as CSV.
 std::string report_csv(const Report& report, const TableView& view = {});
 
 // Formats all sentences of a run's answer (which strategy is fastest, and why) under the headings of its sections, as

@@ -34,9 +34,12 @@ std::string why_no_baseline(const Report& report) {
 }  // namespace
 
 void TimedRun::prepare() {
-  check_view(run_options_.view);
   if (!run_options_.save_baseline.empty()) check_baseline_path(run_options_.out_dir, run_options_.save_baseline);
   Run::prepare();
+  std::vector<std::string> parameters;
+  for (const StrategyEntry& strategy : prepared_.catalogue.strategies)
+    for (const ParamEntry& param : strategy.params) parameters.push_back(param.name);
+  check_view(run_options_.view, parameters);
 }
 
 void TimedRun::plan() {

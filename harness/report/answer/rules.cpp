@@ -35,8 +35,15 @@ std::vector<const RankedCase*> tied(const GroupFacts& facts) {
   return members_where(facts, [&](const RankedCase& m) { return facts.choice_of(m).time == Standing::tied; });
 }
 
+// Returns the cases on the Pareto front that may be fastest, or that need less memory than the fastest case. Leaves out
+// slower cases that are on the front only because their memory is unknown or cannot be compared.
 std::vector<const RankedCase*> front(const GroupFacts& facts) {
-  return members_where(facts, [&](const RankedCase& m) { return facts.choice_of(m).on_front; });
+  const RankedCase& fastest = facts.fastest();
+  return members_where(facts, [&](const RankedCase& m) {
+    const Choice& choice = facts.choice_of(m);
+    const bool smaller = memory_compares(m, fastest) && above(*fastest.memory, *m.memory);
+    return choice.on_front && (choice.time != Standing::behind || smaller);
+  });
 }
 
 std::string world_text(const GroupFacts& facts) {
@@ -104,6 +111,15 @@ bool compares_memory(const GroupFacts& facts) {
   const RankedCase& fastest = facts.fastest();
   return std::any_of(facts.members.begin(), facts.members.end(),
                      [&](const RankedCase& m) { return &m != &fastest && memory_compares(m, fastest); });
+}
+
+// Returns a restriction of sentences about the least memory, if not all cases have memory figures comparable with those
+// of the fastest case; else "".
+std::string among_comparable_text(const GroupFacts& facts) {
+  const auto comparable =
+      members_where(facts, [&](const RankedCase& m) { return memory_compares(m, facts.fastest()); });
+  if (comparable.size() == facts.members.size()) return "";
+  return " among the " + std::to_string(comparable.size()) + " cases with comparable memory";
 }
 
 constexpr double most_of_it = 0.5;  // a part of the memory is named if it makes up more than this share of a difference
@@ -257,11 +273,14 @@ const std::vector<AnswerRule>& group_rules() {
        less_memory_text},
       {"least-memory", RuleSubject::group,
        [](const GroupFacts& f, const RankedCase&) { return compares_memory(f) && first(f).memory == Standing::best; },
-       [](const GroupFacts&, const RankedCase& m) { return m.label + " also needs the least memory."; }},
+       [](const GroupFacts& f, const RankedCase& m) {
+         return m.label + " also needs the least memory" + among_comparable_text(f) + ".";
+       }},
       {"tied-memory", RuleSubject::group,
        [](const GroupFacts& f, const RankedCase&) { return compares_memory(f) && first(f).memory == Standing::tied; },
-       [](const GroupFacts&, const RankedCase& m) {
-         return "Nothing needs less memory than " + m.label + " that this run can tell.";
+       [](const GroupFacts& f, const RankedCase& m) {
+         return "Nothing needs less memory than " + m.label + " that this run can tell" + among_comparable_text(f) +
+                ".";
        }},
       {"slower", RuleSubject::member,
        [](const GroupFacts& f, const RankedCase& m) {

@@ -83,16 +83,29 @@ class Speed(Titles):
         self.names(throughput(timed("ddp", 2, 1.7), timed("dp", 2, 1), timed("ddp", 64, 50, projected=True)),
                    "ddp", "fastest", "world 2", "109,000 samples/s", no=("dp", "64"))
 
-    def test_a_chart_of_cases_that_cannot_be_compared_has_no_title(self):
+    def test_the_title_of_a_chart_whose_cases_cannot_be_ranked_gives_the_reason(self):
         good = timed("zero1", 2, 1.6)
         few = timed("ddp", 2, 1.7)
-        few["stats"]["step_time_ns"]["interval"] = "samples"
-        for other in (timed("ddp", 2, 1.7, checks=[]), timed("ddp", 2, 1.7, means="local"), few):
-            self.assertEqual([throughput(good, other), efficiency(good, other), against_baseline(good, other)],
-                             ["", "", ""])
+        few["stats"]["step_time_ns"] |= {"interval": "samples", "launches": 1}
+        for other, why in ((timed("ddp", 2, 1.7, checks=[]), "ddp is unchecked"),
+                           (timed("ddp", 2, 1.7, means="local"), "ddp may compute another step"),
+                           (few, "only 1 to 3 launches a case")):
+            for what, title in (("throughput", throughput(good, other)), ("efficiency", efficiency(good, other)),
+                                ("speed-up", against_baseline(good, other))):
+                self.in_order(title, what, "not ranked", why)
+        self.in_order(throughput(few), "throughput", "not ranked", "only 1 to 3 launches a case")
         two_runs = cases_of(good) + cases_of(timed("ddp", 2, 1.7))[1:]
         two_runs[-1].run.id = "another"
-        self.assertEqual(messages.throughput(two_runs, two_runs[0]), "")
+        self.in_order(messages.throughput(two_runs, two_runs[0]), "not ranked", "2 runs")
+
+    def test_a_chart_title_gives_the_throughput_of_a_single_strategy_without_a_baseline(self):
+        cases = cases_of(timed("ddp", 2, 1.7))[1:]
+        self.in_order(messages.throughput(cases, None), "ddp", "109,000 samples/s", "world 2")
+
+    def test_a_chart_title_says_if_all_cases_beyond_one_device_are_projected(self):
+        cases = cases_of(timed("ddp", 2, 1.7, projected=True))
+        for title in (messages.throughput(cases[1:], None), messages.efficiency(cases, cases[0])):
+            self.names(title, "projected")
 
     def test_a_chart_title_compares_throughputs_if_a_report_has_no_pairs_of_timed_blocks(self):
         # The intervals of `old` are ± 4 % of the step time.
@@ -166,10 +179,11 @@ class Parts(Titles):
     def test_a_chart_title_names_the_longest_phase_of_a_step_if_it_is_the_same_in_all_cases(self):
         one, two = self.split("ddp", {"forward": 30, "backward": 70}), self.split("dp", {"forward": 40, "backward": 60})
         self.names(messages.parts(cases_of(one, two)[1:]), "backward", "60 to 70 %", "world 2", no=("forward",))
-        self.assertEqual(messages.parts(cases_of(one, self.split("zero1", {"forward": 60, "backward": 40}))[1:]), "")
+        self.names(messages.parts(cases_of(one, self.split("zero1", {"forward": 60, "backward": 40}))[1:]),
+                   "largest part", "differs", no=("backward", "forward"))
 
-    def test_a_chart_of_a_steps_phases_has_no_title_if_the_step_is_one_cuda_graph(self):
-        self.assertEqual(messages.parts(cases_of(self.split("ddp", {"graph": 100}))[1:]), "")
+    def test_a_chart_title_says_that_steps_recorded_as_a_cuda_graph_have_no_parts(self):
+        self.names(messages.parts(cases_of(self.split("ddp", {"graph": 100}))[1:]), "CUDA graph", "no parts")
 
     def test_a_chart_title_gives_the_spread_of_timed_blocks_of_the_case_that_varies_most(self):
         self.names(messages.spread([(-1, 2.1), (-6.2, 3)]), "7 %")
@@ -199,11 +213,14 @@ class Memory(Titles):
             self.names(tie, "fsdp and ddp", "memory", "world 2", no=("least", "MiB"))
 
     def test_a_chart_title_does_not_compare_memory_of_a_rank_and_of_a_process_with_all_replicas(self):
-        self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98), self.sized("dp", 50, 50, 50, processes=1)), "")
+        self.names(self.said(self.sized("fsdp", 98, 98, 98), self.sized("dp", 50, 50, 50, processes=1)),
+                   "fsdp", "98 MiB of memory", "world 2", no=("dp", "least"))
 
-    def test_a_memory_chart_has_no_title_with_two_launches_or_if_memory_includes_library_files(self):
-        self.assertEqual(self.said(self.sized("fsdp", 98, 98), self.sized("ddp", 120, 120)), "")
-        self.assertEqual(self.said(self.sized("fsdp", 98, 98, 98, own=False), self.sized("ddp", 120, 120, 120)), "")
+    def test_a_chart_title_says_why_memory_is_not_ranked(self):
+        for title, why in ((self.said(self.sized("fsdp", 98, 98), self.sized("ddp", 120, 120, 120)), "only 2 to 3 launches a case"),
+                           (self.said(self.sized("fsdp", 98, 98, 98, own=False), self.sized("ddp", 120, 120, 120)), "LibTorch's code"),
+                           (self.said(self.sized("fsdp", 98, 98, 98), self.sized("ddp", 50, 50, 50, checks=[])), "ddp is unchecked")):
+            self.in_order(title, "memory", "not ranked", why)
 
     def test_a_chart_title_compares_gpu_memory_even_with_a_single_launch(self):
         self.names(self.said(self.sized("fsdp", 98, device="cuda"), self.sized("ddp", 99, device="cuda")),
@@ -244,8 +261,9 @@ class History(Titles):
         self.names(messages.history([faster]), "zero1", "20 % less", "world 2")
         self.names(messages.history([same, slower, faster]), "2 of 3", "world 2", no=("dp", "ddp", "zero1"))
 
-    def test_a_chart_of_runs_has_no_title_if_their_step_times_have_no_interval_over_launches(self):
-        self.assertEqual(messages.history([self.line("ddp", 1, 0.5, interval="samples")]), "")
+    def test_a_chart_title_judges_no_changes_if_step_times_have_no_interval_over_launches(self):
+        self.names(messages.history([self.line("ddp", 1, 0.5, interval="samples")]),
+                   "not judged", "launches a run", no=("ddp", "changed"))
 
 
 class Collectives(Titles):
@@ -264,13 +282,31 @@ class Collectives(Titles):
         self.assertEqual(messages.bandwidth(self.SIZES), "100 MB: shm 9.1 to 10, gloo 8.3 to 11, memcpy 10 GB/s")
 
     def test_a_chart_title_does_not_compare_collectives_of_different_worlds(self):
-        self.assertEqual(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 4": [3, 4]}}), "")
+        self.in_order(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 4": [3, 4]}}),
+                      "not ranked", "different worlds")
         self.in_order(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 2": [3, 4]}}),
                       "shm, world 2", "faster", "gloo, world 2", "every")
 
-    def test_a_chart_of_collectives_that_were_measured_only_once_has_no_title(self):
+    def test_a_chart_title_does_not_rank_collectives_that_were_measured_only_once(self):
         once = {size: {arm: values[:1] for arm, values in times.items()} for size, times in self.SIZES.items()}
-        self.assertEqual([messages.latency(once), messages.bandwidth(once)], ["", ""])
+        self.in_order(messages.latency(once), "latency", "not ranked", "1 repetition")
+        self.assertEqual(messages.bandwidth(once), "100 MB: shm 10, gloo 11, memcpy 10 GB/s, measured once")
+
+    def test_a_chart_title_does_not_rank_collectives_measured_at_different_sizes(self):
+        self.in_order(messages.latency({1000: {"shm": [1, 2]}, 2000: {"gloo": [3, 4]}}), "not ranked", "different sizes")
+
+    def test_a_chart_title_gives_the_time_of_a_single_backend_and_the_range_of_many_bandwidths(self):
+        self.in_order(messages.latency({1000: {"shm": [1, 2], "memcpy": [1, 1]}, 2000: {}}), "shm", "1 to 2 µs", "1 kB")
+        self.assertEqual(messages.bandwidth({10**8: {arm: [1e4, 2e4] for arm in "abcd"}}), "100 MB: 4 backends reach 5 to 10 GB/s")
+
+
+class Tuning(Titles):
+    def test_a_chart_title_of_tune_is_its_stored_verdict(self):
+        self.in_order(messages.tuning({"bucket_mb=50": "faster"}), "bucket_mb=50", "faster", "default")
+        self.in_order(messages.tuning({"bucket_mb=50": "unclear"}), "bucket_mb=50", "default", messages.UNDECIDED)
+        for verdict in ("same", "SLOWER"):
+            self.names(messages.tuning({"bucket_mb=50": verdict}), "no candidate", "default", no=("bucket_mb=50",))
+        self.names(messages.tuning({}), "judged", no=("default",))
 
 
 if __name__ == "__main__":

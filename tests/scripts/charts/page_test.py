@@ -93,6 +93,23 @@ class Data(unittest.TestCase):
         case.summary |= {"ci95_low": None, "ci95_high": None}
         self.assertEqual(case.step_ns, data.Interval(100, 100, 100))
 
+    def test_memory_of_tensors_is_unknown_if_all_parts_are_0(self):
+        case = self.case(launches=1)
+        (rank,) = case.raw["launches"][0]["ranks"]
+        self.assertEqual(case.memory_parts["state"], 6 << 20)
+        rank["profile"]["memory"] = dict.fromkeys(rank["profile"]["memory"], 0)
+        self.assertEqual(case.memory_parts, {})
+
+    def test_a_run_that_stores_no_answer_gets_the_answer_that_dpbench_report_computed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [f"{folder}/{name}.json" for name in ("old", "new", "none", "answers")]
+            computed = {path: {"groups": [], "sentences": ["computed"]} for path in paths[:2]}
+            stored = {"groups": [], "sentences": ["stored"]}
+            for path, content in zip(paths, (sample_runs.usual(), sample_runs.usual() | {"answer": stored}, sample_runs.usual(), computed)):
+                pathlib.Path(path).write_text(json.dumps(content), encoding="utf-8")
+            answers = [run.report["answer"] for run in data.read_runs(paths[:3], paths[3])]
+        self.assertEqual(answers, [computed[paths[0]], stored, None])
+
     def test_the_newest_successful_measurement_of_a_case_is_charted(self):
         old, new, broken = sample_runs.usual(), sample_runs.usual(), sample_runs.usual()
         for name, report in (("20261101T000000Z-a", old), ("20261102T000000Z-b", new), ("20261103T000000Z-c", broken)):
@@ -248,12 +265,10 @@ class Page(unittest.TestCase):
         self.assertNotIn("https://", made)
         self.assertIn("default-src 'none'", made)
 
-    def test_a_chart_on_the_report_page_is_headed_by_its_title_or_else_by_the_name_of_its_figure(self):
-        for message, heading, caption in (("ddp keeps 83 %", "ddp keeps 83 %", "<strong>Throughput</strong> · n = 3."),
-                                          ("", "Throughput", "n = 3.")):
-            made = page_of(sample_runs.usual(), charts=[chart(message=message)])
-            drawing = '<div class="plot"><svg></svg></div>'
-            self.assertIn(f"><h3>{heading}</h3>{drawing}<figcaption>{caption}</figcaption>", made)
+    def test_a_chart_on_the_report_page_is_headed_by_its_title_and_its_caption_begins_with_the_name_of_its_figure(self):
+        made = page_of(sample_runs.usual(), charts=[chart()])
+        drawing = '<div class="plot"><svg></svg></div>'
+        self.assertIn(f"><h3>ddp keeps 83 %</h3>{drawing}<figcaption><strong>Throughput</strong> · n = 3.</figcaption>", made)
 
     def test_links_on_the_report_page_have_targets_and_its_ids_are_unique(self):
         reader = Reader(page_of(sample_runs.troubled(), sample_runs.conformance(), charts=[chart(), chart(kind="Peak memory"), chart(setting="GPU · strong")]))

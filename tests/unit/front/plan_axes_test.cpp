@@ -348,6 +348,21 @@ TEST(Plan, ARunWithoutANamedStrategyLeavesOutWorkloadsWithSeveralModels) {
   }
 }
 
+TEST(Plan, RefusesAModelOfGptThatDoesNotExistBeforeAnythingRuns) {
+  Catalogue known = catalogue();
+  known.workloads.push_back({.name = "gpt", .summary = "", .batch = 4, .models = {"tiny"}});
+  Selection what;
+  for (const bool named : {false, true}) {
+    if (named) what.workloads = {"gpt"};
+    what.model = "nope";
+    expect_contains(refusal<UsageError>(what, machine(2), known), {"--model nope", "tiny"});
+    what.model = "tiny,layers=0";
+    expect_contains(refusal<UsageError>(what, machine(2), known), {"--model tiny,layers=0", "layers"});
+    what.model = "tiny,layers=3";
+    EXPECT_EQ(refusal<UsageError>(what, machine(2), known), "accepted");
+  }
+}
+
 TEST(Plan, ShortChecksUseOnlyOneBackendForWorldOneAndForProbesNotMarkedThorough) {
   Catalogue known = catalogue();
   known.workloads.push_back({"thorough-probe", "", Scaling::weak, 4, true, true});

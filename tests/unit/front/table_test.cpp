@@ -399,6 +399,22 @@ TEST(TableView, ShowsTheRatiosOfMemoryFlopAndCollectivesToTheirFormulas) {
   EXPECT_EQ(split(report_csv(all, view), '\n')[1], "3145728,0,4194304,5242880,6,1048576,3e+09,2e+09");
 }
 
+TEST(TableView, HasAColumnForAParameterWithTheDefaultOfCasesThatDoNotSetIt) {
+  Report all = report();
+  all.defaults = {{"ddp", {{"bucket_mb", "25"}}}};
+  all.cases.push_back(all.cases[1]);
+  all.cases.back().spec.params = {{"bucket_mb", "5"}};
+  const TableView view{.columns = {"strategy", "param.bucket_mb"}, .sort = "param.bucket_mb:desc"};
+  EXPECT_EQ(report_csv(all, view), "strategy,param.bucket_mb\nddp,25\nddp,5\ncpu,\ncpu,\n");
+  const auto lines = split(report_table(all, false, view), '\n');
+  EXPECT_EQ(words(lines[1]), (std::vector<std::string>{"STRATEGY", "bucket_mb"}));
+  EXPECT_EQ(words(lines[2]), (std::vector<std::string>{"ddp", "25"}));
+  EXPECT_NE(report_markdown(all, view).find("| cpu | - |"), std::string::npos) << report_markdown(all, view);
+  const auto without_view = split(report_csv(all), '\n');
+  EXPECT_TRUE(without_view[0].ends_with(",param.bucket_mb")) << without_view[0];
+  EXPECT_TRUE(without_view[2].ends_with(",25")) << without_view[2];
+}
+
 TEST(TableView, SortsByAColumnWithMissingFiguresLast) {
   Report all;
   for (const auto& [name, ns] : std::vector<std::pair<std::string, double>>{{"b", 9e5}, {"none", 0}, {"a", 1e7}}) {
@@ -417,13 +433,19 @@ TEST(TableView, SortsByAColumnWithMissingFiguresLast) {
 }
 
 TEST(TableView, RefusesAnUnknownColumnAndSuggestsTheNearest) {
-  EXPECT_NO_THROW(check_view({.columns = {"step", "step_time_ns"}, .sort = "speedup:desc"}));
-  for (const TableView& view : {TableView{.columns = {"stpe"}}, TableView{.columns = {}, .sort = "stpe:desc"}}) try {
-      check_view(view);
-      ADD_FAILURE() << "not refused";
-    } catch (const UsageError& error) {
-      EXPECT_TRUE(mentions_in_order(error.what(), {"'stpe'", "'step'"}));
-    }
+  const std::vector<std::string> parameters = {"bucket_mb", "graph"};
+  EXPECT_NO_THROW(check_view({.columns = {"step", "step_time_ns"}, .sort = "speedup:desc"}, parameters));
+  EXPECT_NO_THROW(check_view({.columns = {"param.graph"}, .sort = "param.bucket_mb:desc"}, parameters));
+  const auto expect_refused = [&](const std::string& name, const std::vector<std::string_view>& words) {
+    for (const TableView& view : {TableView{.columns = {name}}, TableView{.columns = {}, .sort = name + ":desc"}}) try {
+        check_view(view, parameters);
+        ADD_FAILURE() << name << " is not refused";
+      } catch (const UsageError& error) {
+        EXPECT_TRUE(mentions_in_order(error.what(), words));
+      }
+  };
+  expect_refused("stpe", {"'stpe'", "'step'"});
+  expect_refused("param.bucket_mp", {"'param.bucket_mp'", "'bucket_mb'"});
 }
 
 TEST(Csv, QuotesCommasAndNeutralizesFormulas) {

@@ -465,6 +465,31 @@ TEST(AnswerRules, NameThePartOfMemoryInWhichTwoStrategiesDifferMost) {
   EXPECT_FALSE(names_a_part({.state = 300 * mib}, {.buffers = 310 * mib})) << "the tensors need more";
 }
 
+// dp is one process with all replicas, so its memory cannot be compared with that of a rank.
+TEST(AnswerRules, NameASlowerCaseAsAChoiceOnlyIfItNeedsLessMemoryThanTheFastest) {
+  const auto answer_with_dp = [](int64_t of_fsdp) {
+    return answer_of(
+        run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 164), with_memory(timed("fsdp", 2, 1.6, 0.01), of_fsdp),
+                with_memory(timed("dp", 2, 1.5, 0.01), 50)}));
+  };
+  EXPECT_TRUE(mentions(texts_by(answer_with_dp(100), "front").at(0), {"ddp and fsdp"}));
+  EXPECT_TRUE(texts_by(answer_with_dp(164), "front").empty()) << "nothing needs less memory than ddp";
+}
+
+TEST(AnswerRules, SayAmongHowManyCasesACaseNeedsTheLeastMemoryIfNotAllCompare) {
+  const auto text = [](const std::string& rule, int64_t of_fsdp, const std::string& third) {
+    return texts_by(answer_of(run_of({with_memory(timed("ddp", 2, 1.8, 0.01), 100),
+                                      with_memory(timed("fsdp", 2, 1.6, 0.01), of_fsdp),
+                                      with_memory(timed(third, 2, 1.5, 0.01), of_fsdp)})),
+                    rule)
+        .at(0);
+  };
+  EXPECT_TRUE(mentions_in_order(text("tied-memory", 100, "dp"), {"ddp", "2 cases"}));
+  EXPECT_TRUE(mentions_in_order(text("least-memory", 164, "dp"), {"ddp", "2 cases"}));
+  EXPECT_EQ(text("tied-memory", 100, "zero1").find("cases"), std::string::npos);
+  EXPECT_EQ(text("least-memory", 164, "zero1").find("cases"), std::string::npos);
+}
+
 // Rules of the answer that do not apply to a run must write no sentence.
 TEST(AnswerRules, WriteNoSentenceForARunToWhichTheyDoNotApply) {
   const Answer clear = answer_of(run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.6, 0.01)}));

@@ -330,13 +330,14 @@ TEST(Refusals, NameParameterValuesThatContradictEachOtherOrADefault) {
   const Json reasons =
       refusals({choice("ddp", {{"join", "on"}}), choice("ddp", {{"join", "on"}, {"static_graph", "on"}}),
                 choice("ddp", {{"skip_unused", "on"}}), choice("ddp", {{"skip_unused", "on"}, {"find_unused", "on"}}),
-                choice("pp", {{"schedule", "zbv"}, {"stages", "3"}})});
-  ASSERT_EQ(reasons.size(), 5u);
+                choice("pp", {{"schedule", "zbv"}, {"stages", "3"}}), choice("pp", {{"blocks", "junk"}})});
+  ASSERT_EQ(reasons.size(), 6u);
   EXPECT_TRUE(reasons[0].is_null()) << reasons[0];
   expect_contains(reasons[1].get<std::string>(), {"ddp.join=on and ddp.static_graph=on"});
   expect_contains(reasons[2].get<std::string>(), {"ddp.skip_unused=on and ddp.find_unused=off"});
   EXPECT_TRUE(reasons[3].is_null()) << reasons[3];
   expect_contains(reasons[4].get<std::string>(), {"pp.stages=3"});
+  expect_contains(reasons[5].get<std::string>(), {"pp.blocks=junk", "2+3+1"});
 }
 
 // Returns the row of a parameter in the parameter table of a workload's model.
