@@ -356,7 +356,9 @@ struct Scale : torch::nn::Module {
 };
 
 struct ThrowingHook : torch::autograd::PostAccumulateGradHook {
-  void operator()(const at::Tensor&) override { throw std::runtime_error("no more"); }
+  void operator()(const at::Tensor& parameter) override {
+    if (parameter.grad().defined()) throw std::runtime_error("no more");
+  }
 };
 
 struct LinearScale : Scale {
