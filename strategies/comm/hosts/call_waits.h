@@ -24,7 +24,7 @@ struct Host {
 
 // All hosts of a group, as one rank sees them.
 struct Hosts {
-  int rank = 0;              // index of this rank in the group
+  int rank = 0;              // index of this rank in the process group
   std::vector<int> numbers;  // global numbers of the group's ranks, for error messages
   std::vector<Host> all = {};
   int own = 0;  // index of this rank's host in the list of hosts
