@@ -19,7 +19,7 @@ class Units {
  public:
   // Cuts the parameters of the stages that this rank computes into shards, and frees the unsharded parameters unless
   // the strategy never frees them. names: all of the model's parameters. is_mine: true for a parameter that this rank
-  // has; a parameter of no stage belongs to the root unit.
+  // has. A parameter that no stage or more than one unit uses belongs to the root unit.
   Units(const Model& model, const NamedTensors& names, const std::vector<Span>& stages,
         const std::function<bool(const at::Tensor&)>& is_mine, const Options& options, const Storage& storage);
 

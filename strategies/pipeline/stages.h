@@ -35,7 +35,7 @@ std::vector<Stage> cut_stages(const Model& model, const std::vector<int>& rank_o
 struct Placed {
   std::string name;  // the tensor's name; for a tied tensor, the first of its names
   at::Tensor tensor;
-  // Sizes and dtype of the whole tensor.
+  // Sizes and dtype of the whole tensor, of which a rank may have only a piece.
   std::vector<int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
   std::vector<int> stages;

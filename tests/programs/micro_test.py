@@ -113,7 +113,7 @@ class Micro(unittest.TestCase):
         narrow = self.micro("--backend", "wrong-sums", *words, "reduce", code=77, LD_PRELOAD=PLUGIN, COLUMNS="80").stdout
         self.assertLessEqual(max(map(len, narrow.splitlines())), 80, narrow)
 
-    def test_dpbench_micro_pairs_prints_the_host_of_each_rank_and_bandwidth_and_latency_of_each_pair_of_ranks(self):
+    def test_the_flag_pairs_of_dpbench_micro_prints_each_ranks_host_and_each_pairs_bandwidth_and_latency(self):
         words = ("--pairs", "--world", "3", "--backend", "shm", "--max-bytes", "64KiB")
         table, host = self.micro(*words).stdout, re.escape(socket.gethostname())
         for figure in (r"bandwidth \(GB/s\)", r"bandwidth \(%", r"latency \(us\)"):

@@ -195,7 +195,8 @@ Experts::Output Experts::forward(const at::Tensor& x, const ExpertSplit* split) 
       values_of(choice.experts.flatten().index_select(0, order).bincount({}, shape_.experts));
   const at::Tensor rows = repeated.index_select(0, order);
   at::Tensor found = split ? computed_by_all(rows, counts, *split) : computed(rows, counts);
-  // Appends a row of zeros, which is the output for each token that its expert dropped.
+  // Appends a row of zeros, which is an expert's output for each token that this expert dropped. The token's other
+  // experts are not affected.
   if (choice.kept.defined()) found = at::cat({found, at::zeros({1, hidden}, found.options())});
   const at::Tensor of_tokens = found.index_select(0, positions_in(order, tokens * k)).view({tokens, k, hidden});
   return {(of_tokens * choice.weights.unsqueeze(-1)).sum(1).view(x.sizes()), choice.balance};

@@ -21,7 +21,9 @@ struct Machine {
 // Memory at the peak of a step, on the rank with the highest peak, in bytes.
 struct Memory {
   double parameters = 0, gradients = 0, state = 0, activations = 0;
-  double buffers = 0;  // memory of gathered parameters, and of gradients during their reduction
+  // Memory of gathered parameters, of gradients during their reduction, and of the copies of its shards of parameters
+  // and gradients that a rank of zero1 makes for the update.
+  double buffers = 0;
   double total() const { return parameters + gradients + state + activations + buffers; }
 };
 

@@ -43,8 +43,8 @@ bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores);
 // Number of cores on which the run's ranks ran, summed over all hosts; 0 if unknown.
 int cores_of(const Report& report);
 
-// Returns one line for a table's head, such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty if
-// nothing was disturbed.
+// Returns one line for a table's head on disturbed cases and on cores taken by other programs or withheld by a virtual
+// machine's host, such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty if there were none.
 std::string disturbance_line(const Report& report);
 // Returns the highest load, in cores, over the case's launches; nullopt if it was not measured. of: the load of other
 // programs or of a virtual machine's host.

@@ -127,7 +127,7 @@ struct MayDiffer {
   // True: the cases may differ in strategy, parameters, backend and scaling, as a case and its baseline do.
   bool strategy = false;
   bool world = false;
-  bool batch = false;  // true: the cases may differ in batch, global (strong scaling) or per device (weak)
+  bool batch = false;  // true: the cases may differ in CaseSpec::batch
 };
 // True if the two cases have the same settings. Not compared: the settings in `may_differ` (with `may_differ.world`
 // also the mesh), the seed, processes and oversubscribe.

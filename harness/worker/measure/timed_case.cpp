@@ -37,7 +37,7 @@ bool replicas_have_own_cores(const CaseSpec& spec, const Group& group) {
   return group.agree(group.rank() != 0 || cores_for_all(processes, spec.world / spec.processes, spec.threads)) != 0;
 }
 
-// Returns the case's setup. Memory in use before this call does not count towards the case's peak.
+// Resets the memory peaks, so that no earlier case's peak counts for this case, and returns the case's setup.
 Setup setup_after_reset(const CaseSpec& spec, const Workload& workload, const Group& group) {
   reset_peak_memory();
   return setup_of(spec, info_of(spec), workload, group);

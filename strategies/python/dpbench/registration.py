@@ -12,7 +12,7 @@ class Entry:
 
 
 def text_of(value):
-    """Returns the text of a field's value for dpbench."""
+    """Returns the text that dpbench reads for a value of a registration: of a promise or of a parameter's default."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, dict):

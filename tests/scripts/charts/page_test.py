@@ -322,7 +322,7 @@ class Page(unittest.TestCase):
         self.assertIn("local steps", apart)
         self.assertNotIn("Other mathematics", page_of(sample_runs.usual()))
 
-    def test_the_report_page_marks_efficiencies_above_100_percent_and_omits_those_on_shared_cores(self):
+    def test_the_report_page_marks_efficiencies_above_100_percent_and_shows_none_of_replicas_on_shared_cores(self):
         def efficiency(world, **derived):
             made = sample_runs.case("ddp", world=world, threads=1)
             made["derived"] |= derived

@@ -10,7 +10,7 @@ namespace {
 
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong};
 
-TEST_P(Collectives, AllreduceSumMaxMinAndAverageAreExactForSixDtypesAndSizesFromZero) {
+TEST_P(Collectives, AllreduceIsExactForSixDtypesAndSizesFromZeroAndItsAverageForTheFloatingPointOnes) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : kDtypes)
       for (const auto op : {Op::SUM, Op::MAX, Op::MIN, Op::AVG})
@@ -118,7 +118,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsShareOfTheSum) {
   });
 }
 
-TEST_P(Collectives, ReduceScatterSumMaxMinAndAverageAreExactForSixDtypes) {
+TEST_P(Collectives, ReduceScatterIsExactForSixDtypesAndItsAverageForTheFloatingPointOnes) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : kDtypes)
       for (const auto op : {Op::SUM, Op::MAX, Op::MIN, Op::AVG})

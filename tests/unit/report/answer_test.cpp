@@ -440,7 +440,7 @@ TEST(AnswerRules, EachRuleOfTheAnswerHasExactlyOneTestCase) {
   EXPECT_EQ(rules, tested);
 }
 
-TEST(AnswerRules, NameThePartOfMemoryInWhichTwoStrategiesDifferMost) {
+TEST(AnswerRules, NameThePartOfMemoryWithMoreThanHalfOfTheDifferenceOfTwoStrategies) {
   const auto text = [](const MemoryParts& of_ddp, const MemoryParts& of_fsdp) {
     const auto with = [](CaseRecord record, int64_t megabytes, const MemoryParts& parts) {
       record = with_memory(std::move(record), megabytes);

@@ -239,7 +239,7 @@ TEST_F(ProcStat, CpuTimeOfThisProcessIsPartOfTheBusyTimeOfTheMachine) {
   EXPECT_GE(found->busy_s + 1, found->ours_s);
 }
 
-TEST(OtherLoad, IsTheCpuTimeOfOtherProgramsAndOfAVirtualMachinesHostBetweenTwoReadings) {
+TEST(OtherLoad, IsTheMeanNumberOfCoresThatOtherProgramsUsedOrAVirtualMachinesHostWithheld) {
   const CpuTimes before{.wall_s = 7, .busy_s = 3, .stolen_s = 1, .ours_s = 2};
   const CpuTimes after{.wall_s = 9, .busy_s = 7, .stolen_s = 2, .ours_s = 4};
   const auto load = load_between(before, after);

@@ -238,7 +238,7 @@ TEST(Simulation, GivesTheExactStepTimeIfStagesTakeDifferentTimes) {
 
 // Only the forward pass of stage 1 has a time of its own, 5. F0 runs from 0 to 1 on stage 0 and from 1 to 6 on stage 1.
 // B0 runs from 6 to 8 on stage 1 and from 8 to 10 on stage 0.
-TEST(Simulation, ATimeGivenForAPassOfOneStageReplacesTheTimeForAllStages) {
+TEST(Simulation, ATimeGivenForAPassOfOneStageReplacesTheGeneralTimeForThatStage) {
   const Schedule schedule = make_schedule(*find_family("1f1b"), {.ranks = 2, .microbatches = 1});
   const Simulation simulation = simulate(schedule, {.stage_times = {{{1, Kind::forward}, 5}}});
   EXPECT_EQ(simulation.makespan, 10);
