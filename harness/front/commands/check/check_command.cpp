@@ -99,8 +99,9 @@ class CheckRun : public ReportRun {
 
   // Marks an unproven case (all checks of its gradients and updates were skipped) as skipped if another case of its
   // strategy was checked and one of these holds: the unproven case is a probe (small test model); the strategy refused
-  // it, and the same workload was checked with several ranks; or the strategy refused its kind of model
-  // (UnsuitableModel), and a real workload was checked.
+  // it, and the same workload was checked with several ranks (any workload, if `check` draws cases, because it then
+  // runs each workload once); or the strategy refused its kind of model (UnsuitableModel), and a real workload was
+  // checked.
   void excuse_probes() {
     const auto of_probe = [&](const CaseRecord& record) {
       const auto& workloads = prepared_.catalogue.workloads;
@@ -111,7 +112,8 @@ class CheckRun : public ReportRun {
       if (record.status != CaseStatus::unproven) continue;
       const bool excused = std::ranges::any_of(report_.cases, [&](const CaseRecord& other) {
         const bool judged = other.spec.strategy == record.spec.strategy && (other.ok() || other.bad());
-        const bool other_world = other.spec.workload == record.spec.workload && other.spec.world > 1;
+        const bool other_world = other.spec.world > 1 && (other.spec.workload == record.spec.workload ||
+                                                          check_options_.what.check->draws_cases);
         return judged && (of_probe(record) || (record.refusal != Refusal::none && other_world) ||
                           (record.refusal == Refusal::model && !of_probe(other)));
       });
