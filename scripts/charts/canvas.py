@@ -53,8 +53,8 @@ def columns_for(labels):
 
 @dataclasses.dataclass
 class Chart:
-    """A chart with its file name, kind, subject, setting, caption and message. The message says what the chart shows, or
-    why that cannot be told."""
+    """A chart with its file name, kind, subject, setting, caption and message. The message says what the chart shows,
+    or why that cannot be told."""
     name: str
     kind: str
     subject: str

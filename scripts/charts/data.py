@@ -201,7 +201,8 @@ class Case:
     def memory_parts(self):
         """Returns the bytes of each part of the memory of tensors, on the rank that needs the most memory; {} if
         unknown or all parts are 0."""
-        found = [of(rank, "profile", "memory") or {} for launch in self.raw.get("launches") or [] for rank in launch["ranks"]]
+        ranks = [rank for launch in self.raw.get("launches") or [] for rank in launch["ranks"]]
+        found = [of(rank, "profile", "memory") or {} for rank in ranks]
         return max((parts for parts in found if any(parts.values())), key=lambda parts: sum(parts.values()), default={})
 
     @property

@@ -183,7 +183,8 @@ def peak_memory(spans):
     host = [case for case in spans if case.device != "cuda"]
     if any(len(case.peaks) < 3 for case in host):
         return not_ranked("Memory", only_launches([len(case.peaks) for case in host]))
-    if not all(rank.get("own_rss_bytes") for case in host for launch in case.raw["launches"] for rank in launch["ranks"]):
+    ranks = [rank for case in host for launch in case.raw["launches"] for rank in launch["ranks"]]
+    if not all(rank.get("own_rss_bytes") for rank in ranks):
         return not_ranked("Memory", "before report 1.4 it includes LibTorch's code")
     return memory({case: span if case.device == "cuda" else
                    Interval(span.middle, min(span.low, (1 - MEMORY_ERROR) * span.middle),

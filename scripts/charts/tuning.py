@@ -30,7 +30,8 @@ def tuning(runs):
 def candidates(default, members, judged, verdicts):
     spans = {case.raw["id"]: judged.get(case.raw["id"], case.speedup) for case in members}
     rows = sorted(members, key=lambda case: -spans[case.raw["id"]].middle)[:MOST_ROWS]
-    message = messages.tuning({values(case, default): verdicts[case.raw["id"]] for case in members if case.raw["id"] in verdicts})
+    judged_members = [case for case in members if case.raw["id"] in verdicts]
+    message = messages.tuning({values(case, default): verdicts[case.raw["id"]] for case in judged_members})
     chart = Chart(f"tune-{default.workload}-{default.device}", "Candidates", default.workload, default.setting,
                   message=message)
     axes = labelled_axes(chart, [values(case, default) for case in rows])

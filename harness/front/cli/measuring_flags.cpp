@@ -406,11 +406,13 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
+bool names_places(const Selection& what) { return !what.meshes.empty() || !what.cpus.empty() || !what.gpus.empty(); }
+
 // Sets how many axes the meshes have that `check` adds: two axes on 4 ranks, with --long also three axes on 8 ranks.
 // With --mesh, --cpus, --gpus or --recompute, `check` adds no meshes. Throws UsageError if --layouts, which checks
 // random layouts instead, is given with a flag that sets a part of the layout.
 void settle_layouts(CheckingOptions& o) {
-  const bool placed = !o.what.meshes.empty() || !o.what.cpus.empty() || !o.what.gpus.empty();
+  const bool placed = names_places(o.what);
   if (!placed && o.what.recompute == 0) o.what.check->products = o.long_form ? 3 : 2;
   if (!o.what.draws_layouts()) return;
   o.what.check->names_strategies = o.what.strategies.empty();
@@ -438,7 +440,8 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   // Each strategy runs each workload in two of the default world sizes. With --long, or if the user chose both
   // strategies and workloads (few cases), it runs them in all.
   check.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
-  check.draws_cases = check.draws_worlds && o.what.strategies.empty() && o.what.workloads.empty();
+  check.draws_cases =
+      check.draws_worlds && o.what.strategies.empty() && o.what.workloads.empty() && !names_places(o.what);
   o.check_filter = std::exchange(o.what.filter, "");
   settle_layouts(o);
   settle_selection(o.what);

@@ -44,9 +44,9 @@ inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off
 struct CheckSelection {
   // True: each strategy runs each workload in two of the default world sizes, chosen by the seed.
   bool draws_worlds = false;
-  // True: the user named neither strategies nor workloads. Each strategy runs only the real workloads and a quarter of
-  // the probes, each in one world over one backend. Each mesh that `products` adds runs on one strategy. All of these
-  // are chosen by the seed.
+  // True: the user named no strategies, workloads and devices. Each strategy runs only the real workloads and a quarter
+  // of the probes, each in one world over one backend. Each mesh that `products` adds runs on one strategy. All of
+  // these are chosen by the seed.
   bool draws_cases = false;
   int products = 0;     // highest number of axes of the meshes that `check` adds; below 2: it adds none
   int64_t layouts = 0;  // number of random layouts that `check` runs instead of all other cases

@@ -257,7 +257,8 @@ TEST(Options, CheckAddsMeshesOfTwoOrThreeAxesOrDrawsTheRequestedLayouts) {
   EXPECT_TRUE(parse<CheckingOptions>({"check"}).what.check->draws_cases);
   for (const char* named : {"--strategy", "--workload"})
     EXPECT_FALSE(parse<CheckingOptions>({"check", named, "all"}).what.check->draws_cases) << named;
-  EXPECT_FALSE(parse<CheckingOptions>({"check", "--long"}).what.check->draws_cases);
+  for (const char* flag : {"--long", "--cpus=2", "--mesh=dp=2"})
+    EXPECT_FALSE(parse<CheckingOptions>({"check", flag}).what.check->draws_cases) << flag;
   EXPECT_EQ(parse<CheckingOptions>({"check"}).what.check->products, 2);
   EXPECT_EQ(parse<CheckingOptions>({"check", "--long"}).what.check->products, 3);
   EXPECT_EQ(parse<CheckingOptions>({"check", "--cpus", "2"}).what.check->products, 0);
