@@ -1,4 +1,4 @@
-// The functions of dpbench that Python can call: torch operators, under the names torch.ops.dpbench.NAME, and two C
+// The functions of dpbench that Python can call: torch operators, under the names torch.ops.dpbench.NAME, and C
 // functions. The operators pass tensors without a copy and with their autograd graphs.
 #include <map>
 #include <memory>
@@ -146,14 +146,6 @@ void answer(const Texts& names, const c10::List<std::optional<at::Tensor>>& tens
     frame.answer.emplace_back(i < names.size() ? names[i] : "", tensors.get(i).value_or(at::Tensor()));
 }
 
-void enter_phase(int64_t phase) {
-  if (phase < 0 || phase >= static_cast<int64_t>(phase_names.size()))
-    throw std::runtime_error("there is no such phase");
-  // A thread that the Python strategy started handles no call from dpbench, so its time belongs to no phase.
-  const Frame* frame = innermost_if_any();
-  if (frame && frame->phases) frame->phases->enter(static_cast<Phase>(phase));
-}
-
 Texts names_of_phases() { return {phase_names.begin(), phase_names.end()}; }
 
 // Registers an operator that takes or returns tensors as composite, so autograd sees the operations inside it.
@@ -186,7 +178,6 @@ TORCH_LIBRARY(dpbench, library) {
   library.def("answer_numbers",
               [](std::vector<int64_t> numbers) { innermost().answered_numbers = std::move(numbers); });
   library.def("answer_texts", [](Texts texts) { innermost().texts = std::move(texts); });
-  library.def("phase", enter_phase);
   library.def("phases", names_of_phases);
 }
 
@@ -197,6 +188,13 @@ extern "C" {
 // Sets the function by which dpbench calls Python.
 [[gnu::visibility("default")]] void dpbench_set_function(dpbench::python::Function function) {
   dpbench::python::set_function(function);
+}
+// Charges the time from now on to a phase of the running step. A thread that the Python strategy started handles no
+// call from dpbench, so its time belongs to no phase. Not a torch operator, because a call of one takes 10 times as
+// long.
+[[gnu::visibility("default")]] void dpbench_enter_phase(int phase) {
+  const dpbench::python::Frame* frame = dpbench::python::innermost_if_any();
+  if (frame && frame->phases) frame->phases->enter(static_cast<dpbench::Phase>(phase));
 }
 // Python calls this function to set the error message of the innermost call from dpbench.
 [[gnu::visibility("default")]] void dpbench_set_error(const char* text) { dpbench::python::innermost().error = text; }

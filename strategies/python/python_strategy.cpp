@@ -22,9 +22,17 @@ int64_t add(PythonStrategy* strategy) {
   return last_id;
 }
 
-Frame frame_of(std::span<const Batch> micro) {
+// Returns samples or targets on the strategy's device, with floating-point numbers in the dtype in which it stores
+// them.
+at::Tensor stored(const at::Tensor& tensor, const Setup& setup) {
+  const at::ScalarType type = setup.dtype == at::kBFloat16 ? at::kFloat : setup.dtype;
+  return tensor.to(setup.devices.at(0), tensor.is_floating_point() ? type : tensor.scalar_type());
+}
+
+Frame frame_of(std::span<const Batch> micro, const Setup& setup) {
   Frame frame;
-  for (const Batch& batch : micro) frame.tensors.insert(frame.tensors.end(), {batch.input, batch.target, batch.ids});
+  for (const Batch& batch : micro)
+    frame.tensors.insert(frame.tensors.end(), {stored(batch.input, setup), stored(batch.target, setup), batch.ids});
   return frame;
 }
 
@@ -80,7 +88,7 @@ void PythonStrategy::leave() noexcept {
 }
 
 StepResult PythonStrategy::step(int64_t step, std::span<const Batch> micro, Phases& phases) {
-  Frame frame = frame_of(micro);
+  Frame frame = frame_of(micro, setup_);
   frame.phases = &phases;
   const Frame done = call("step", id_, step, std::move(frame));
   check(done.answer.size() == 2, "a step must return its output and its loss");
@@ -91,7 +99,7 @@ StepResult PythonStrategy::step(int64_t step, std::span<const Batch> micro, Phas
 }
 
 at::Tensor PythonStrategy::forward(const Batch& mine) {
-  return only_tensor(call("forward", id_, 0, frame_of({&mine, 1})));
+  return only_tensor(call("forward", id_, 0, frame_of({&mine, 1}, setup_)));
 }
 void PythonStrategy::finish() { call("finish", id_); }
 NamedTensors PythonStrategy::parameters() { return call("parameters", id_).answer; }

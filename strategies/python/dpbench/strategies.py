@@ -18,12 +18,12 @@ Axis = namedtuple("Axis", "name group rank size")  # group: None if the axis has
 def phase(name):
     """Charges the time from now on to a phase of the step: data, forward, backward, communication, optimizer or
     waiting."""
-    ops.phase.default(phases().index(name))
+    bridge.native.dpbench_enter_phase(phases()[name])
 
 
 @functools.cache
 def phases():
-    return ops.phases.default()
+    return {name: number for number, name in enumerate(ops.phases.default())}
 
 
 class Setup:
@@ -127,10 +127,6 @@ class Setup:
         """Returns the context of a forward pass: autocast if the dtype is bfloat16, otherwise a null context."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.dtype == torch.bfloat16 else contextlib.nullcontext()
 
-    def to_device(self, tensor):
-        storage = torch.float32 if self.dtype == torch.bfloat16 else self.dtype
-        return tensor.to(self.device, storage) if tensor.is_floating_point() else tensor.to(self.device)
-
 
 class Strategy:
     """Base class of strategies. A strategy sets self.model and self.optimizer and implements step(). A strategy that
@@ -166,7 +162,9 @@ class Strategy:
                 loss.backward()
             outputs.append(output.detach())
             losses.append(loss.detach())
-        return torch.cat(outputs) if len(outputs) > 1 else outputs[0], sum(losses)
+        if len(micro) == 1:
+            return outputs[0], losses[0]
+        return torch.cat(outputs), sum(losses)
 
     def update(self, step):
         """Clips the gradients to --clip-norm, sets the step's learning rate, and steps the optimizer."""
@@ -265,16 +263,15 @@ def drop(number, _):
         strategy.setup._leave()
 
 
-def micro_batches(setup):
+def micro_batches():
     tensors = bridge.given()
-    return [Batch(setup.to_device(tensors[i]), setup.to_device(tensors[i + 1]), tensors[i + 2])
-            for i in range(0, len(tensors), 3)]
+    return [Batch(*tensors[i:i + 3]) for i in range(0, len(tensors), 3)]
 
 
 @bridge.handler
 def step(number, step_number):
     strategy = alive[number]
-    result = strategy.step(step_number, micro_batches(strategy.setup))
+    result = strategy.step(step_number, micro_batches())
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], torch.Tensor) and
             (isinstance(result[0], torch.Tensor) or callable(result[0]))):
         raise TypeError(f"step() must return two tensors, the output and the loss, not {described(result)}")
@@ -297,7 +294,7 @@ def described(result):
 @bridge.handler
 def forward(number, _):
     strategy = alive[number]
-    (batch,) = micro_batches(strategy.setup)
+    (batch,) = micro_batches()
     output = strategy.forward(batch)
     if not isinstance(output, torch.Tensor):
         raise TypeError(f"forward() must return a tensor, not {described(output)}")
