@@ -155,9 +155,12 @@ class Data(unittest.TestCase):
 
     def test_cases_share_a_chart_only_if_their_settings_are_equal(self):
         made = [sample_runs.case("ddp", world=2), sample_runs.case("dp"), sample_runs.case("ddp", scaling="strong"),
-                sample_runs.case("ddp", dtype="f64"), sample_runs.case("ddp", batch=128), sample_runs.case("ddp", threads=2)]
-        sizes = [len(group) for group in data.groups(data.Run(sample_runs.report(made)).cases)]
-        self.assertEqual(sizes, [2, 1, 1, 1, 1])
+                sample_runs.case("ddp", dtype="f64"), sample_runs.case("ddp", batch=128), sample_runs.case("ddp", threads=2),
+                sample_runs.case("ddp", runtime="torch")]
+        cases = data.Run(sample_runs.report(made)).cases
+        self.assertEqual([len(group) for group in data.groups(cases)], [2, 1, 1, 1, 1, 1])
+        self.assertIn(" · fast runtime · ", cases[0].setting)
+        self.assertIn(" · torch runtime · ", cases[-1].setting)
 
     def test_the_report_page_describes_a_run_by_its_gpus_cores_and_utc_start_time(self):
         report = sample_runs.usual()

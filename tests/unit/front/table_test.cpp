@@ -76,7 +76,7 @@ std::vector<std::string> words(const std::string& line) {
 TEST(Table, ShowsMeasurementsUnderTheirColumnTitles) {
   const auto lines = split(report_table(report(), false), '\n');
   ASSERT_GE(lines.size(), 7u);
-  EXPECT_TRUE(mentions_in_order(lines[0], {"toy · CPU · weak", " 64 ", " · f32"}));
+  EXPECT_TRUE(mentions_in_order(lines[0], {"toy · CPU · weak", " 64 ", " · f32", " · torch runtime"}));
   EXPECT_EQ(lines[1].substr(0, 8), "STRATEGY");
   EXPECT_EQ(words(lines[2]), (std::vector<std::string>{"cpu", "1", "2.000", "5.0", "%", "32000", "1.00x", "100", "%",
                                                        "-", "1.2", "%", "-", "ok", "baseline"}));
