@@ -494,6 +494,17 @@ TEST(Progress, PlainStylePrintsOneLinePerFinishedCaseWithTheTimeLeft) {
   EXPECT_EQ(text.find('\n') + 1, text.size()) << "one line: " << text;
 }
 
+TEST(Progress, MovingStyleShowsHowManyScenariosOfTheChecksHaveBegun) {
+  testing::internal::CaptureStderr();
+  {
+    ProgressLine line(ProgressStyle::moving, false, 2, 100, 1);
+    line.begin("a", 100);
+    line.state("a", "checking: 4 of 8");
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find(" 0/2 · a · checking: 4 of 8\r"), std::string::npos) << text;
+}
+
 TEST(Progress, ShowsDurationsInSecondsMinutesOrHours) {
   EXPECT_EQ(duration_text(8.4), "8 s");
   EXPECT_EQ(duration_text(100), "1m40s");
