@@ -52,11 +52,12 @@ def lines(chart, axes, cases, span_of, say):
 
 def ideal_line(chart, axes, case, worlds, values):
     """Draws the dashed line of linear scaling: "ideal", or "ceiling of the cores" if the replicas of the largest world
-    share cores."""
+    share cores. Returns what a caption adds to "linear scaling": nothing, or the ceiling."""
     name = "ideal" if ceiling(case, worlds[-1]) == worlds[-1] else "ceiling of the cores"
     (line,) = axes.plot(worlds, values, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label=name,
                         zorder=2)
     chart.belongs(name, line)
+    return "" if name == "ideal" else f", up to the {name}"
 
 
 def fastest(group):
@@ -95,10 +96,10 @@ def throughput(cases):
         start = baseline_of(group) or min(group, key=lambda case: (case.world, -case.rows_per_s.middle))
         worlds = sorted({start.world} | {case.world for case in group if case.world >= start.world})
         ideal = [start.rows_per_s.middle * factor * ceiling(start, world) / ceiling(start, start.world) for world in worlds]
-        ideal_line(chart, axes, start, worlds, ideal)
+        limit = ideal_line(chart, axes, start, worlds, ideal)
         values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor, unit)
         chart.legend()
-        chart.caption = f"Dashed: linear scaling of {start.series} at world {start.world}. {words.bars(group)} {words.source(group)}{note}"
+        chart.caption = f"Dashed: linear scaling of {start.series} at world {start.world}{limit}. {words.bars(group)} {words.source(group)}{note}"
         yield chart
 
 

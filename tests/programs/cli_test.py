@@ -319,7 +319,9 @@ class Cli(Runs):
         other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)
-        report = json.loads(self.run_it(*fault("slow"), "--launches", "2", "-o", "json").stdout)
+        done = self.run_it(*fault("slow"), "--launches", "2", "-o", "json")
+        self.assertNotIn("other work is running", done.stderr)
+        report = json.loads(done.stdout)
         (case,) = report["cases"]
         for launch in case["launches"]:
             self.assertGreater(launch["others"]["programs"], 0.25)

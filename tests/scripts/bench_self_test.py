@@ -1,12 +1,19 @@
-"""Tests that scripts/bench-self builds its programs before it measures. Stand-ins for scripts/build and dpbench record
-their calls."""
+"""Tests that scripts/bench-self builds its programs before it measures, and which malloc it measures with. Stand-ins
+for scripts/build and dpbench record their calls."""
+import importlib.machinery
+import importlib.util
+import json
 import pathlib
 import shutil
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/bench-self"
+loader = importlib.machinery.SourceFileLoader("bench_self", str(SCRIPT))
+bench_self = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_self", loader))
+loader.exec_module(bench_self)
 LINE = "^command to table"  # pattern for --only: selects a figure measured with one call of dpbench
 NOTE = '#!/bin/sh\necho "${0##*/} $*" >>"%s/calls"\n'
 BUILD = NOTE + 'cd "%s" && mkdir -p "$2/bin" && cp program "$2/bin/dpbench" && exit %d\n'
@@ -43,6 +50,14 @@ class BenchSelf(unittest.TestCase):
         done, calls = self.run_it("no such line")
         self.assertEqual((done.returncode, calls), (1, []), done.stderr)
         self.assertRegex(done.stderr, r"\Abench-self: .*'no such line'\n\Z")
+
+    def test_only_under_torchs_runtime_dpbench_uses_malloc_as_it_is(self):
+        for flags, variables, runtime in ((bench_self.TORCH, ["GLIBC_TUNABLES"], "torch"), ((), [], "fast")):
+            with unittest.mock.patch.object(bench_self, "output", return_value=json.dumps({"cases": [{"status": "ok"}]})) as output:
+                bench_self.measured("--strategy", "cpu", *flags)
+            (words,), given = output.call_args
+            self.assertEqual(words[words.index("--runtime") + 1], runtime)
+            self.assertEqual(list(given), variables)
 
 
 if __name__ == "__main__":

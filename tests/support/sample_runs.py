@@ -87,7 +87,7 @@ def troubled():
     for launch in odd["launches"]:
         launch["others"] = {"programs": 0.6, "host": 0.0}
     odd["launches"][1]["ranks"][0]["samples_ns"][1] *= 4
-    odd["notices"] = ["1 of 15 samples are outliers, up to 300 % above the median: other work was running"]
+    odd["notices"] = ["1 of 15 samples are outliers, up to 300 % above the median"]
     made = report([case("cpu", means="batch mean"), odd, case("dp", world=2, status="wrong", checks=[FAILED, check("output-shape")]),
                    case("ddp", world=4, status="failed", reason="rank 2 was killed by signal 9 (SIGKILL) at step 17 " + "of a long tale " * 20),
                    case("gpu", device="cuda", status="skipped", reason="no GPU here"),

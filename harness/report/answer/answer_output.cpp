@@ -55,7 +55,7 @@ std::vector<std::string> brief_lines(const Answer& answer, size_t most) {
       lines.push_back((s == 0 ? distinct_title(answer, *groups[i]) + ": " : "  ") + groups[i]->sentences[s].text);
   }
   for (const Sentence& sentence : answer.sentences)
-    if (lines.size() < most) lines.push_back(sentence.text);
+    if (lines.size() < most && sentence.rule != busy_rule) lines.push_back(sentence.text);
   return lines;
 }
 

@@ -9,7 +9,8 @@
 namespace dpbench {
 
 // Returns the first sentences of an answer, at most `most` lines: first of the groups with the largest worlds, then of
-// the whole run. Leaves out groups that compare no cases.
+// the whole run. Leaves out groups that compare no cases, and the load by other programs, which the table states above
+// its rows.
 std::vector<std::string> brief_lines(const Answer& answer, size_t most);
 
 // Returns true if the answer compares the speeds of at least two cases, or gives the verdict of a run of `tune`.

@@ -43,7 +43,7 @@ const std::vector<RunRule>& run_rules() {
                              [](const AnswerGroup& group) { return group.choices.size() > 1; });
        },
        [](const Report&, const Answer&) { return std::string("No two cases of this run can be compared."); }},
-      {"busy", [](const Report& report, const Answer&) { return !report.disturbance.empty(); },
+      {busy_rule, [](const Report& report, const Answer&) { return !report.disturbance.empty(); },
        [](const Report& report, const Answer&) { return report.disturbance + ". Measure again on an idle machine."; }},
       rule_for(CaseStatus::wrong, "a check failed."),
       rule_for(CaseStatus::failed, "failed."),

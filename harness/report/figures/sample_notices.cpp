@@ -46,7 +46,7 @@ std::optional<std::string> outliers(const Launches& launches) {
   }
   if (found == 0) return std::nullopt;
   return std::to_string(found) + " of " + std::to_string(all) + " blocks are outliers, up to " + percent(worst) +
-         " above the median: other work was running";
+         " above the median";
 }
 
 // Returns a notice if blocks get slower or faster within the launches. Mann-Kendall test: each pair of blocks of a

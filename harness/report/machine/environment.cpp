@@ -211,15 +211,18 @@ std::string varying_governor(const Json& env) {
   return governor.is_string() && governor != "performance" ? governor.get<std::string>() : "";
 }
 
+std::string load_warning(const Json& env) {
+  const Json load = field_of(env, "/load/minutes_1"), usable = field_of(env, "/cpu/usable");
+  if (!load.is_number() || !usable.is_number() || load.get<double>() <= 0.5 * usable.get<double>()) return "";
+  return "other work is running (load " + load.dump() + " on " + usable.dump() + " cores): stop it or expect noise";
+}
+
 std::vector<std::string> environment_warnings(const Json& env) {
   std::vector<std::string> warnings = host_differences(env);
   if (const std::string governor = varying_governor(env); !governor.empty())
     warnings.push_back("CPU governor is " + governor + ": run cpupower frequency-set -g performance");
-  const Json load = field_of(env, "/load/minutes_1"), usable = field_of(env, "/cpu/usable");
-  if (load.is_number() && usable.is_number() && load.get<double>() > 0.5 * usable.get<double>())
-    warnings.push_back("other work is running (load " + load.dump() + " on " + usable.dump() +
-                       " cores): stop it or expect noise");
-  const Json limit = field_of(env, "/limits/cpus");
+  if (const std::string load = load_warning(env); !load.empty()) warnings.push_back(load);
+  const Json limit = field_of(env, "/limits/cpus"), usable = field_of(env, "/cpu/usable");
   if (limit.is_number() && usable.is_number() && limit.get<double>() < usable.get<double>())
     warnings.push_back("a cgroup limits this to " + limit.dump() + " of " + usable.dump() +
                        " cores: threads will be throttled in mid-step; raise the limit or pin with taskset");

@@ -50,6 +50,8 @@ std::string machine_label(const Json& env);
 
 // Returns warnings about machine conditions that will make the figures noisy, with remedies. Empty if there are none.
 std::vector<std::string> environment_warnings(const Json& env);
+// Returns the one of these warnings that says that other work is running; empty if the load average is low or unknown.
+std::string load_warning(const Json& env);
 // Returns the CPU governor if it lets the clock rate vary; empty if it does not, or if it is not known.
 std::string varying_governor(const Json& env);
 // Returns a warning for each host that differs from the first host, with the differences. Only a run started by an

@@ -21,6 +21,8 @@ struct Sentence {
 
 // Name of the rule of the sentences that give the verdict of a run of `tune`.
 inline constexpr const char* tune_rule = "tuned";
+// Name of the rule of the sentence on disturbed cases and on load by other programs (Report::disturbance).
+inline constexpr const char* busy_rule = "busy";
 
 template <>
 struct Table<Sentence> {

@@ -129,6 +129,13 @@ COLOURS = r"""[...document.querySelectorAll("figure .tip")].flatMap((mark) => {
   return role ? [[strategy, role[1]]] : [];
 })"""
 
+# JavaScript that returns of the warning in the page's header: text, visibility, background colour, and whether the
+# background is printed ("exact").
+AMBER = """(() => {
+  const node = document.querySelector("header .amber"), style = getComputedStyle(node);
+  return [node.innerText, node.checkVisibility(), style.backgroundColor, style.getPropertyValue("-webkit-print-color-adjust")];
+})()"""
+
 COLUMN = """(column) => [...document.querySelectorAll("#cases-table tr[data-status]")].filter((row) => !row.hidden)
   .map((row) => row.cells[column].dataset.v ?? row.cells[column].textContent)"""
 
@@ -253,10 +260,19 @@ class Charts(unittest.TestCase):
             captions = page.run("[...document.querySelectorAll('figcaption')].map((node) => node.textContent)")
             self.assertEqual(len([text for text in captions if re.search(r"\b1 disturbed\b[^.]*: dp × 1\.", text)]), 6)
 
+    def test_the_header_says_in_amber_how_many_cases_are_disturbed_on_a_desktop_a_phone_and_paper(self):
+        for look, width, height, dark, media in LOOKS:
+            with self.subTest(look=look, dark=dark), self.open("troubled", width, height, dark, media) as page:
+                text, visible, back, kept = page.run(AMBER)
+                self.assertRegex(text, r"\A1 of 8 cases disturbed\b")
+                self.assertEqual((visible, back, kept), (True, "rgb(46, 42, 31)" if dark and media == "screen" else "rgb(255, 248, 197)", "exact"))
+
     def test_only_the_throughput_and_efficiency_charts_draw_a_ceiling_of_the_cores_if_replicas_share_cores(self):
         with self.open("usual") as page:
             drawn = page.run("[...document.querySelectorAll('figure svg')].map((svg) => svg.textContent)")
             self.assertEqual(["ceiling" in text for text in drawn], [True] * 2 + [False] * 5)
+            captions = page.run("[...document.querySelectorAll('figcaption')].map((node) => node.textContent)")
+            self.assertEqual(["linear scaling of cpu at world 1, up to the ceiling of the cores" in text for text in captions], [True] + [False] * 6)
 
     def test_clicking_a_failed_check_in_the_matrix_shows_or_hides_its_evidence(self):
         with self.open("everything") as page:

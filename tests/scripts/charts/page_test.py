@@ -155,9 +155,12 @@ class Data(unittest.TestCase):
 
     def test_cases_share_a_chart_only_if_their_settings_are_equal(self):
         made = [sample_runs.case("ddp", world=2), sample_runs.case("dp"), sample_runs.case("ddp", scaling="strong"),
-                sample_runs.case("ddp", dtype="f64"), sample_runs.case("ddp", batch=128), sample_runs.case("ddp", threads=2)]
-        sizes = [len(group) for group in data.groups(data.Run(sample_runs.report(made)).cases)]
-        self.assertEqual(sizes, [2, 1, 1, 1, 1])
+                sample_runs.case("ddp", dtype="f64"), sample_runs.case("ddp", batch=128), sample_runs.case("ddp", threads=2),
+                sample_runs.case("ddp", runtime="torch")]
+        cases = data.Run(sample_runs.report(made)).cases
+        self.assertEqual([len(group) for group in data.groups(cases)], [2, 1, 1, 1, 1, 1])
+        self.assertIn(" · fast runtime · ", cases[0].setting)
+        self.assertIn(" · torch runtime · ", cases[-1].setting)
 
     def test_the_report_page_describes_a_run_by_its_gpus_cores_and_utc_start_time(self):
         report = sample_runs.usual()
@@ -248,12 +251,14 @@ class Page(unittest.TestCase):
         choices = [{"case": "a"}, {"case": "b"}]
         groups = [{"setting": f"toy {world}", "world": world, "choices": choices[:number], "sentences": [{"rule": "fastest", "text": text}]}
                   for world, number, text in ((1, 2, "cpu is fastest."), (2, 2, "ddp <b> is fastest."), (4, 1, "dp has nothing to be compared with."))]
-        report = sample_runs.usual() | {"answer": {"groups": groups, "not_ranked": [], "sentences": [{"rule": "skipped", "text": "gpu was skipped."}]}}
+        sentences = [{"rule": "busy", "text": "other programs took 1.0 of 2 cores"}, {"rule": "skipped", "text": "gpu was skipped."}]
+        report = sample_runs.usual() | {"answer": {"groups": groups, "not_ranked": [], "sentences": sentences}}
         written = page_of(report)
         texts = "\n".join(Reader(written).texts)
         places = [texts.index(word) for word in ("ddp <b> is fastest.", "cpu is fastest.", "gpu was skipped.")]
         self.assertEqual(places, sorted(places))
         self.assertNotIn("nothing to be compared", texts)
+        self.assertNotIn("1.0 of 2 cores", texts)  # only the page's head says it, of a run that stores it as `disturbance`
         self.assertLess(written.index("The answer</h2>"), written.index("Runs</h2>"))
         self.assertNotIn("The answer", page_of(sample_runs.usual()))
 

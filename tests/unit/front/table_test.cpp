@@ -76,7 +76,7 @@ std::vector<std::string> words(const std::string& line) {
 TEST(Table, ShowsMeasurementsUnderTheirColumnTitles) {
   const auto lines = split(report_table(report(), false), '\n');
   ASSERT_GE(lines.size(), 7u);
-  EXPECT_TRUE(mentions_in_order(lines[0], {"toy · CPU · weak", " 64 ", " · f32"}));
+  EXPECT_TRUE(mentions_in_order(lines[0], {"toy · CPU · weak", " 64 ", " · f32", " · torch runtime"}));
   EXPECT_EQ(lines[1].substr(0, 8), "STRATEGY");
   EXPECT_EQ(words(lines[2]), (std::vector<std::string>{"cpu", "1", "2.000", "5.0", "%", "32000", "1.00x", "100", "%",
                                                        "-", "1.2", "%", "-", "ok", "baseline"}));
@@ -492,6 +492,17 @@ TEST(Progress, PlainStylePrintsOneLinePerFinishedCaseWithTheTimeLeft) {
   EXPECT_TRUE(text.starts_with("1/2 · a · 2 ms a step · ")) << text;
   EXPECT_NE(text.find("5 s"), std::string::npos) << text;
   EXPECT_EQ(text.find('\n') + 1, text.size()) << "one line: " << text;
+}
+
+TEST(Progress, MovingStyleShowsHowManyScenariosOfTheChecksHaveBegun) {
+  testing::internal::CaptureStderr();
+  {
+    ProgressLine line(ProgressStyle::moving, false, 2, 100, 1);
+    line.begin("a", 100);
+    line.state("a", "checking: 4 of 8");
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find(" 0/2 · a · checking: 4 of 8\r"), std::string::npos) << text;
 }
 
 TEST(Progress, ShowsDurationsInSecondsMinutesOrHours) {

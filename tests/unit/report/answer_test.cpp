@@ -511,5 +511,13 @@ TEST(AnswerSummary, StartsWithTheLargestWorldAndHasAtMostTheGivenNumberOfLines) 
   EXPECT_TRUE(mentions_in_order(brief_lines(answer, 20).back(), {"zero1", "failed"}));
 }
 
+TEST(AnswerSummary, LeavesOutTheLoadThatStandsAboveTheTable) {
+  Report busy = run_of({timed("ddp", 2, 1.8, 0.01), timed("zero1", 2, 1.6, 0.01)});
+  const auto lines = brief_lines(answer_of(busy), 20);
+  busy.disturbance = "other programs took 1.0 of 2 cores in 1 of 3 cases";
+  ASSERT_EQ(texts_by(answer_of(busy), busy_rule).size(), 1u);
+  EXPECT_EQ(brief_lines(answer_of(busy), 20), lines);
+}
+
 }  // namespace
 }  // namespace dpbench

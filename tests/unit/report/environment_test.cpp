@@ -153,6 +153,7 @@ TEST_F(Environment, TheMachineLabelHasDeviceCountModelAndFingerprint) {
 
 TEST_F(Environment, WarnsAboutGovernorLoadCpuLimitAndThrottledGpu) {
   EXPECT_TRUE(environment_warnings(env()).empty());
+  EXPECT_EQ(load_warning(env()), "");
   write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
   write("proc/loadavg", "3.00 1.00 1.00 1/99 123\n");
   write("sys/fs/cgroup/cpu.max", "150000 100000\n");
@@ -161,6 +162,7 @@ TEST_F(Environment, WarnsAboutGovernorLoadCpuLimitAndThrottledGpu) {
   ASSERT_EQ(warnings.size(), 4u);
   expect_contains(warnings[0], {"powersave"});
   expect_contains(warnings[1], {"3.0", "4 cores"});
+  EXPECT_EQ(warnings[1], load_warning(env()));
   expect_contains(warnings[2], {"1.5", "4 cores"});
   expect_contains(warnings[3], {"H200"});
 }

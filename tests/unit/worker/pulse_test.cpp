@@ -4,8 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "harness/worker/rank/pulse.h"
 
@@ -64,6 +67,22 @@ TEST_F(WrittenProgressPage, CountsCollectivesEvenWithoutSpaceToLogThem) {
   pulse.begin();
   EXPECT_EQ(progress(1).beat.load(), 1);
   EXPECT_EQ(pulse.calls()[0].count, 1) << "the answer still needs the count";
+}
+
+TEST_F(WrittenProgressPage, ShowsAHeartbeatOnlyIfTheCpuTimeOfTheChecksHasGrown) {
+  make(kRanks * sizeof(Progress));
+  std::atomic<int> polls = 0;
+  std::atomic<int64_t> ns = 0;
+  Pulse pulse(file_, 1, kRanks);
+  pulse.follow({}, [&] { return ++polls, ns.load(); });
+  const auto wait_for_polls = [&](int more) {
+    for (const int until = polls + more; polls < until;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  wait_for_polls(3);
+  EXPECT_EQ(progress(1).beat.load(), 0);
+  ns = 1;
+  wait_for_polls(3);
+  EXPECT_EQ(progress(1).beat.load(), 1);
 }
 
 TEST(Pulse, HashOfARanksCollectivesDependsOnEachCallAndTheirOrder) {
