@@ -43,11 +43,11 @@ class Schedules(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout
 
-    def of_pytorch(self, name, chunks=2):
-        """Returns PyTorch's schedule of this name. A rank has the stages r and r + RANKS, in a V r and 2 * RANKS - 1 - r."""
-        kind = getattr(schedules, name)
+    def of_pytorch(self, name):
+        """Returns PyTorch's schedule of this name. Each rank has two stages. Rank 0 has the first, and the last or, in a
+        schedule without a V, the one in the middle."""
         second = 2 * RANKS - 1 if name in ("ScheduleZBVZeroBubble", "ScheduleDualPipeV") else RANKS
-        return kind(stages(chunks * RANKS, [0, second][:chunks]), MICROBATCHES, loss_fn=lambda output, target: None)
+        return getattr(schedules, name)(stages(2 * RANKS, [0, second]), MICROBATCHES, loss_fn=lambda output, target: None)
 
     def test_pytorch_reads_schedules_that_dpbench_writes(self):
         for name in ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv"):
@@ -58,8 +58,8 @@ class Schedules(unittest.TestCase):
                     text = self.dpbench(*words, "-o", "csv", *flags)
                     pathlib.Path(self.file).write_text(text, encoding="utf-8")
                     written = [line.split(",") for line in text.splitlines()]
-                    owners = {int(action[:-1].rstrip("0123456789")[:-1]): rank for rank, line in enumerate(written)
-                              for action in line if action.rstrip("0123456789").endswith("F") and "_" not in action}
+                    owners = {schedules._Action.from_str(action).stage_index: rank
+                              for rank, line in enumerate(written) for action in line}
                     read = schedules._PipelineScheduleRuntime(stages(len(owners), [0]), MICROBATCHES)
                     read._load_csv(self.file, form)
                     self.assertEqual(read.stage_index_to_group_rank, owners)
@@ -72,10 +72,17 @@ class Schedules(unittest.TestCase):
 
     def test_dpbench_reads_schedules_that_pytorch_writes(self):
         for name in ("ScheduleInterleaved1F1B", "ScheduleInterleavedZeroBubble", "ScheduleZBVZeroBubble", "ScheduleDualPipeV"):
-            for form in ("compute_only", "compute_comms"):
+            schedule = self.of_pytorch(name)
+            for form, lists, flags in (("compute_only", schedule.pipeline_order, ()),
+                                       ("compute_comms", schedule.pipeline_order_with_comms, ("--transfers",))):
                 with self.subTest(name, form=form):
-                    self.of_pytorch(name)._dump_csv(self.file, form)
-                    print(name, form, self.dpbench(self.file))
+                    schedule._dump_csv(self.file, form)
+                    written = [line.split(",") for line in self.dpbench(self.file, "-o", "csv", *flags).splitlines()]
+                    self.assertEqual(written, actions(lists))
+
+    def test_dpbench_refuses_pytorchs_looped_bfs_which_adds_weight_gradients_in_descending_order(self):
+        self.of_pytorch("ScheduleLoopedBFS")._dump_csv(self.file, "compute_only")
+        self.assertRegex(self.dpbench(self.file, code=1), r"\bgradient-order: rank 0, ")
 
 
 if __name__ == "__main__":
