@@ -129,7 +129,7 @@ struct JsonLimits {
 Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits = {});
 
 // A rank's heartbeat, in memory shared with the front (the dpbench process). If the ranks hang, the others wait for the
-// rank with the lowest step or, among equal steps, the lowest `beat`.
+// rank with the lowest step or, among equal steps, the lowest `beat`. Checks have no steps to count.
 struct alignas(64) Progress {
   static constexpr int64_t in_checks = -1;  // value of `step` while checks run
   std::atomic<int64_t> step{0};

@@ -27,7 +27,7 @@ class Pulse {
   // Starts a case: resets the rank's step counter and clears the text about the running check or action.
   void begin() { place(""); }
   // Publishes the part of the checks that runs, e.g. "step 1 of scenario even", for the message of a crash or hang;
-  // empty after the checks.
+  // empty after the checks. Resets the step counter: to Progress::in_checks, or to 0 after the checks.
   void place(std::string_view text) {
     progress_->step.store(text.empty() ? 0 : Progress::in_checks, std::memory_order_relaxed);
     store_text(progress_->place, text), beat();
