@@ -1,12 +1,14 @@
 // Measures how long each phase of a training step takes. A strategy calls enter(phase); the time until the next enter()
-// or leave() is charged to this phase.
+// or leave() is charged to this phase. A strategy may also name the action that it runs, for messages about a crash.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dpbench {
@@ -61,6 +63,12 @@ class Phases {
     const auto later = [](const Span& span, Clock::time_point at) { return span.from < at; };
     moved_.insert(std::lower_bound(moved_.begin(), moved_.end(), from, later), {from, until});
   }
+  // Names the action that the step runs from now on, e.g. "1F3 (stage 1, micro-batch 3)"; empty: none. dpbench quotes
+  // up to 40 bytes of the name if the process dies or hangs.
+  void name_action(std::string_view action) const {
+    if (publish_action_) publish_action_(action);
+  }
+  void publish_actions(std::function<void(std::string_view)> publish) { publish_action_ = std::move(publish); }
   bool on() const { return on_; }
   Clock::time_point since() const { return since_; }  // start time of the current phase
   int current() const { return current_; }            // number of the current phase; -1 if no phase is active
@@ -93,6 +101,7 @@ class Phases {
   Clock::time_point since_;
   std::vector<Span> moved_;  // time spans of the current phase that were charged to another phase, sorted by start
   PhaseListener* listener_ = nullptr;
+  std::function<void(std::string_view)> publish_action_;
   std::array<int64_t, phase_names.size()> total_ns_{};
 };
 

@@ -44,13 +44,17 @@ StepResult Passes::run(int64_t step, std::vector<Part> parts, const pipeline::Sc
   live_.assign(stages_.size() * parts_.size(), {});
   delayed_.assign(pipeline::splits_backward(schedule) ? live_.size() : 0, nullptr);
   results_.assign(parts_.size(), {});
-  const auto during = [this](const Action& action, const auto& call) {
-    named([&] { return "action " + described(action); }, call);
+  const auto during = [&](const Action& action, const auto& call) {
+    if (axis_.size == 1) return call();
+    const std::string name = described(action);
+    phases.name_action(name);
+    named([&] { return "action " + name; }, call);
   };
   for (const Action& action : schedule.ranks[static_cast<size_t>(axis_.rank)])
     during(action, [&] { execute(action, phases); });
   phases.enter(Phase::communication);
   for (auto& [action, transfer] : sent_) during(action, [&sent = transfer] { sent.wait(); });
+  phases.name_action("");
   sent_.clear();
   StepResult result;
   if (rank_of(static_cast<int>(stages_.size()) - 1) == axis_.rank)

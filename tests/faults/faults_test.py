@@ -201,13 +201,13 @@ class Faults(FaultyRuns):
         waits = r"rank 1 [^;]*pp: rank 1\b[^:]*\b1\w+ \(stage 1, micro-batch \d\): "
         for fault, words in (("throw", rf"^rank 0 [^;]*{where}the strategy's own words"),
                              ("memory", rf"^out of memory: rank 0 [^;]*{where}[^;]*\bhost memory"),
-                             ("kill", rf"^rank 0 [^;]*signal 9[^;]*step 7; {waits}")):
+                             ("kill", rf"^rank 0 [^;]*signal 9[^;]*step 7, in 0RECV_B1 \(stage 0, micro-batch 1\); {waits}")):
             self.on_gpt(self.over_both, "faulty-pp", fault, words, "--accumulate", "4",
                         "--param", "rank=0", "--param", "in=recv", "--param", "after=1")
 
-    def test_a_rank_of_pp_that_stops_in_a_receive_is_named_after_the_timeout(self):
-        self.on_gpt(self.over_both, "faulty-pp", "stop", r"rank 1 [^;]*stopped[^;]*step 7", "--accumulate", "4",
-                    "--param", "in=recv", "--param", "after=2", silent=TIMEOUT)
+    def test_a_rank_of_pp_that_stops_in_a_receive_is_named_with_its_action_after_the_timeout(self):
+        self.on_gpt(self.over_both, "faulty-pp", "stop", r"rank 1 [^;]*stopped[^;]*step 7, in 1RECV_F2 \(stage 1, micro-batch 2\)",
+                    "--accumulate", "4", "--param", "in=recv", "--param", "after=2", silent=TIMEOUT)
 
     def test_the_error_of_a_failing_rank_of_pp_names_the_tied_gradient_or_the_loss_that_it_exchanged(self):
         """In a step of one micro-batch, rank 1's second receive is that of the gradient of the tied embedding."""
@@ -244,7 +244,7 @@ class Faults(FaultyRuns):
         self.cpus = 4
         where = r"layout: rank 0\b[^:]*\b0F0 \(stage 0, micro-batch 0\): layout: [^:]*\bmodel\.embed_tokens: "
         for fault, words in (("throw", rf"^rank 1 [^;]*{where}the strategy's own words"),
-                             ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7")):
+                             ("kill", r"^rank 1 [^;]*signal 9[^;]*step 7, in 0F0 \(stage 0, micro-batch 0\)")):
             self.on_gpt(self.over_both, "faulty-layout", fault, words, "--mesh", "pp=2,tp=2", "--param", "in=allreduce")
 
     def on_a_mesh(self, run, fault, words, collective="none", **how):

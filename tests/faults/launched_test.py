@@ -218,7 +218,7 @@ class Launched(unittest.TestCase):
             self.assertRegex(json.load(file)["message"]["message"], "exit code 7|rank 1|onnection")
 
     def test_a_worker_that_is_killed_or_stopped_is_named(self):
-        self.failed(["--param", "fault=kill", "--backend", "shm"], r"^rank 1 .*signal 9")
+        self.failed(["--param", "fault=kill", "--backend", "shm"], r"^rank 1 .*signal 9 \(SIGKILL\) at step 7\b")
         self.out += "/second"
         os.mkdir(self.out)
         self.failed(["--param", "fault=stop", "--backend", "shm"], r"rank 1 .*stopped", waited=TIMEOUT)

@@ -10,6 +10,8 @@ import tempfile
 import unittest
 import xml.dom.minidom
 
+import sample_runs
+
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 NAMES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zbv", "dualpipe")
 # A recorded step of 1f1b: rank, action, begin and end in ms. The action 0SEND_F1 sends the output of stage 0 for
@@ -166,13 +168,16 @@ class ScheduleCommand(unittest.TestCase):
 
     def test_schedule_measured_shows_each_pipeline_of_a_trace_and_each_trace_of_a_run(self):
         os.makedirs(os.path.join(self.folder, "mine", "traces"))
-        self.put(os.path.join("mine", "run.json"), "{}")
+        self.put(os.path.join("mine", "run.json"), json.dumps(sample_runs.report([sample_runs.case("ddp", world=2, step_ns=162.5e6)])))
+        ran = "ddp_mnist-mlp_cpu_2_shm_weak_b64_f32"
         self.put_trace(os.path.join("mine", "traces", "a.trace.json"), pipelines=2)
-        self.put_trace(os.path.join("mine", "traces", "b.trace.json"))
-        self.put(os.path.join("mine", "traces", "c.trace.json"), '{"traceEvents": []}')
+        self.put_trace(os.path.join("mine", "traces", ran + ".trace.json"))
+        self.put(os.path.join("mine", "traces", "z.trace.json"), '{"traceEvents": []}')
         text = self.schedule("--measured", "mine").stdout
-        self.assertEqual(re.findall(r"(?m)^([abc])\.trace\.json$", text), ["a", "a", "b"])
+        self.assertEqual(re.findall(r"(?m)^(\S+)\.trace\.json$", text), ["a", "a", ran])
         self.assertRegex(text, r"\n +2 +80\.000 .*\n +3 +120\.000 ")  # ranks 2 and 3 form the second pipeline
+        self.assertEqual(re.findall(r"(?m)^step without the profiler, .* (\S+), the run's median$", text), ["162.500"])
+        self.assertTrue(text.endswith("the run's median\n"))
 
     def test_schedule_measured_refuses_incomplete_traces_and_arguments_that_do_not_apply(self):
         self.put_trace("hand.trace.json")

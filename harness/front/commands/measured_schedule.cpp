@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -12,6 +13,7 @@
 #include "harness/front/run/table.h"
 #include "harness/front/text/fold.h"
 #include "harness/front/text/text.h"
+#include "harness/report/export/trace.h"
 #include "harness/report/record/find_run.h"
 #include "harness/report/text/shell.h"
 #include "strategies/schedule/draw.h"
@@ -33,15 +35,26 @@ std::string in_ms(double ms) {
   return text;
 }
 
-std::vector<fs::path> traces_of(const std::string& trace_or_run) {
-  const fs::path found = find_run(trace_or_run, StoredRuns().results);
-  if (found.filename().string().ends_with(trace_end)) return {found};
+bool is_trace(const fs::path& file) { return file.string().ends_with(trace_end); }
+
+// trace_or_report: a trace, or the report of a run with traces.
+std::vector<fs::path> traces_of(const fs::path& trace_or_report) {
+  if (is_trace(trace_or_report)) return {trace_or_report};
   std::vector<fs::path> traces;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(found.parent_path() / "traces", none))
-    if (entry.path().string().ends_with(trace_end)) traces.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(trace_or_report.parent_path() / "traces", none))
+    if (is_trace(entry.path())) traces.push_back(entry.path());
   std::ranges::sort(traces);
   return traces;
+}
+
+// Returns the median step time of each case of a run, in ms, by the name of the case's trace; empty for a trace.
+std::map<std::string, double> untraced_times(const fs::path& trace_or_report) {
+  std::map<std::string, double> times;
+  if (is_trace(trace_or_report)) return times;
+  for (const CaseRecord& record : read_report(trace_or_report).cases)
+    if (record.step_time_ns) times[trace_stem(record.spec.id) + trace_end] = record.step_time_ns->median * 1e-6;
+  return times;
 }
 
 // Returns a table of the measured median times of computations, a row for each stage, and a line with the median times
@@ -114,8 +127,8 @@ std::string bubble_rows(const ShownPipeline& shown, const ByFormula& formula) {
 std::string step_line(const MeasuredPipeline& measured, const ByFormula& formula) {
   const double planned = measured.planned.makespan, ran = measured.ran.makespan;
   const bool longer = ran >= planned;
-  return "step: " + (formula.step ? in_ms(*formula.step) + " by formula, " : "") + in_ms(planned) + " simulated, " +
-         in_ms(ran) + " by the clock: " + percent_of(longer ? ran - planned : planned - ran, planned) +
+  return "traced step: " + (formula.step ? in_ms(*formula.step) + " by formula, " : "") + in_ms(planned) +
+         " simulated, " + in_ms(ran) + " by the clock: " + percent_of(longer ? ran - planned : planned - ran, planned) +
          (longer ? " longer" : " shorter") + " than simulated\n";
 }
 
@@ -123,12 +136,16 @@ std::string step_line(const MeasuredPipeline& measured, const ByFormula& formula
 
 std::vector<ShownPipeline> read_pipelines(const std::string& trace_or_run) {
   std::vector<ShownPipeline> all;
-  for (const fs::path& path : traces_of(trace_or_run)) {
+  const fs::path found = find_run(trace_or_run, StoredRuns().results);
+  const std::map<std::string, double> untraced = untraced_times(found);
+  for (const fs::path& path : traces_of(found)) {
     const Json document = read_document(path);
     name_file_in_errors(path, [&] {
       for (TracedPipeline& one : traced_pipelines(document, "the trace")) {
         MeasuredPipeline measured = measure_pipeline(one.steps, "the trace");
         all.push_back({path.filename().string(), std::move(one.ranks), std::move(measured)});
+        if (const auto time = untraced.find(all.back().trace); time != untraced.end())
+          all.back().untraced_ms = time->second;
       }
     });
   }
@@ -150,7 +167,10 @@ std::string measured_text(const ShownPipeline& shown, bool colour, size_t width)
   return folded(one_line(shown.trace, 200) + "\n" + sizes_text(measured.schedule) + "; medians of " +
                 std::to_string(measured.steps) + " traced steps, in ms\n\n") +
          stage_times_text(measured) + "\n" + pictures(measured, colour, width) + "\n" + bubble_rows(shown, formula) +
-         folded(formula.text + "\n" + step_line(measured, formula));
+         folded(formula.text + "\n" + step_line(measured, formula) +
+                (shown.untraced_ms ? "step without the profiler, with the optimizer: " + in_ms(*shown.untraced_ms) +
+                                         ", the run's median\n"
+                                   : ""));
 }
 
 }  // namespace dpbench

@@ -2,6 +2,7 @@
 // and measured; and two pictures of the schedule, as planned and as it ran.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,12 @@
 namespace dpbench {
 
 // A pipeline that a trace shows. trace: name of the trace file. ranks: the pipeline's ranks, as numbered in the run.
+// untraced_ms: median time of the run's timed steps, which ran without the profiler; unset for a trace without its run.
 struct ShownPipeline {
   std::string trace;
   std::vector<int> ranks;
   MeasuredPipeline measured;
+  std::optional<double> untraced_ms = {};
 };
 
 // Returns the pipelines of a trace file, or of all traces of a run. Throws UsageError if there are none.

@@ -104,7 +104,9 @@ std::string name_of(const std::vector<Rank>& ranks, int rank) {
 }
 
 std::string place_of(const Rank& rank) {
-  return rank.state.place.empty() ? " at step " + std::to_string(rank.state.step) : " in " + rank.state.place;
+  const std::string in_place = rank.state.place.empty() ? "" : " in " + rank.state.place;
+  if (rank.state.step == Progress::in_checks) return in_place;
+  return " at step " + std::to_string(rank.state.step) + (in_place.empty() ? "" : "," + in_place);
 }
 
 // The call logs hold only the latest collectives of each rank, and ranks may be several collectives apart. So compare

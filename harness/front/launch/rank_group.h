@@ -25,10 +25,10 @@ struct RankCall {
 };
 
 struct RankState {
-  int64_t step = 0, beat = 0;
-  bool stopped = false;     // the process is stopped by SIGSTOP or a debugger
-  int64_t collectives = 0;  // number of collectives entered since the rank started; 0: none, or not known
-  std::string place = {};   // where the rank is in the checks, e.g. "step 1 of scenario even"; empty: no check runs
+  int64_t step = 0, beat = 0;  // see Progress
+  bool stopped = false;        // the process is stopped by SIGSTOP or a debugger
+  int64_t collectives = 0;     // number of collectives entered since the rank started; 0: none, or not known
+  std::string place = {};      // part of the checks, or action in a step (Progress::place); empty: not known
   // The rank's latest collectives, unordered. Empty if the backend itself detects mismatched collectives.
   std::vector<RankCall> calls = {};
 

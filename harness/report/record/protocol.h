@@ -129,16 +129,17 @@ struct JsonLimits {
 Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits = {});
 
 // A rank's heartbeat, in memory shared with the front (the dpbench process). If the ranks hang, the others wait for the
-// rank with the lowest step or, among equal steps, the lowest `beat`.
+// rank with the lowest step or, among equal steps, the lowest `beat`. Checks have no steps to count.
 struct alignas(64) Progress {
+  static constexpr int64_t in_checks = -1;  // value of `step` while checks run
   std::atomic<int64_t> step{0};
   // Counter that changes with any progress of the rank: a collective called, or a part of its work done. While a Python
   // interpreter loads the rank's libraries, it counts down with each imported module; it is 0 again when the rank joins
   // the others.
   std::atomic<int64_t> beat{0};
   std::atomic<int64_t> collectives{0};  // collectives that the process has called, quoted in failure messages
-  // The check that is running, e.g. "step 1 of scenario even", as text packed into 40 bytes; empty outside the checks
-  // and from older workers.
+  // Text packed into 40 bytes: in checks, the part that runs, e.g. "step 1 of scenario even"; in a step, the action
+  // that the strategy has named, e.g. "1F3 (stage 1, micro-batch 3)". Empty if there is none, and from older workers.
   std::array<std::atomic<uint64_t>, 5> place{};
 };
 static_assert(sizeof(Progress) == 64, "older and newer builds share this page");

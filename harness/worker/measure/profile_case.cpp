@@ -98,6 +98,7 @@ class ProfiledCase {
       });
     if (watches_memory(spec, setup)) memory_.emplace();
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
+    pulse_.publish_actions(phases_);
   }
 
   // Runs the steps whose numbers are in `recording`, so that a strategy that replays steps has recorded them. Then runs

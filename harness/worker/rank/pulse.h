@@ -12,6 +12,7 @@
 
 #include "harness/report/record/protocol.h"
 #include "strategies/api/backend.h"
+#include "strategies/api/phases.h"
 
 namespace dpbench {
 
@@ -23,11 +24,18 @@ class Pulse {
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // Starts a case: resets the rank's step counter and clears the text about the running check.
-  void begin() { progress_->step.store(0, std::memory_order_relaxed), place(""); }
+  // Starts a case: resets the rank's step counter and clears the text about the running check or action.
+  void begin() { place(""); }
   // Publishes the part of the checks that runs, e.g. "step 1 of scenario even", for the message of a crash or hang;
-  // empty after the checks.
-  void place(std::string_view text) { store_text(progress_->place, text), beat(); }
+  // empty after the checks. Resets the step counter: to Progress::in_checks, or to 0 after the checks.
+  void place(std::string_view text) {
+    progress_->step.store(text.empty() ? 0 : Progress::in_checks, std::memory_order_relaxed);
+    store_text(progress_->place, text), beat();
+  }
+  // Publishes the actions that a strategy names in its steps.
+  void publish_actions(Phases& phases) {
+    phases.publish_actions([this](std::string_view action) { store_text(progress_->place, action); });
+  }
   void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // Polls `collectives`, the number of collectives entered, from a separate thread and sends a heartbeat when it has
   // grown. By this number, the front distinguishes a rank that waits in a collective from one that never entered it. A

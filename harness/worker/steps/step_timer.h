@@ -14,7 +14,9 @@ namespace dpbench {
 class StepTimer {
  public:
   StepTimer(Strategy& strategy, StepSource& source, const Group& group, Pulse& pulse)
-      : strategy_(strategy), source_(source), group_(group), pulse_(pulse) {}
+      : strategy_(strategy), source_(source), group_(group), pulse_(pulse) {
+    pulse_.publish_actions(phases);
+  }
 
   // Runs and times `count` steps. Returns their total time in nanoseconds and appends each step's time to `readings`.
   int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);

@@ -41,7 +41,9 @@ class Trainer {
         source_(workload_, job.spec, job.recipe, job.options.drop_last, job.group.rank()),
         output_(job.spec, job.group, send),
         files_(job_, workload_, source_),
-        checks_(job_, workload_, output_) {}
+        checks_(job_, workload_, output_) {
+    job_.pulse.publish_actions(phases_);
+  }
 
   TrainResult run() {
     validate();

@@ -209,13 +209,23 @@ TEST(CaseWatch, ReportsTheStepAtWhichARankExitedEarly) {
 }
 
 TEST(CaseWatch, NamesTheScenarioOfTheChecksInWhichARankCrashedOrHung) {
-  const std::vector<RankState> states = {{.beat = 9, .place = "step 2 of scenario even"},
-                                         {.beat = 8, .place = "step 1 of scenario even"}};
+  const std::vector<RankState> states = {{.step = Progress::in_checks, .beat = 9, .place = "step 2 of scenario even"},
+                                         {.step = Progress::in_checks, .beat = 8, .place = "step 1 of scenario even"}};
   CaseWatch crashed = watch_of(2), hung = watch_of(2);
   for (CaseWatch* watch : {&crashed, &hung}) watch->on_states(states, 0.5);
   crashed.on_death(1, killed_by(SIGSEGV), 1.0);
-  EXPECT_TRUE(mentions_in_order(crashed.verdict(1.4)->reason, {"rank 1", "signal 11 (SIGSEGV)", states[1].place}));
-  EXPECT_TRUE(mentions_in_order(hung.verdict(0.5 + kTimeout)->reason, {"rank 1", "stuck", states[1].place}));
+  EXPECT_TRUE(mentions_in_order(crashed.verdict(1.4)->reason, {"rank 1", "signal 11 (SIGSEGV) in ", states[1].place}));
+  EXPECT_TRUE(mentions_in_order(hung.verdict(0.5 + kTimeout)->reason, {"rank 1", "stuck in ", states[1].place}));
+}
+
+TEST(CaseWatch, NamesTheStepAndTheActionInWhichARankCrashedOrHung) {
+  const std::vector<RankState> states = {{.step = 4, .beat = 9, .place = "0B1"},
+                                         {.step = 3, .beat = 8, .place = "1F2"}};
+  CaseWatch crashed = watch_of(2), hung = watch_of(2);
+  for (CaseWatch* watch : {&crashed, &hung}) watch->on_states(states, 0.5);
+  crashed.on_death(1, killed_by(SIGKILL), 1.0);
+  expect_contains(crashed.verdict(1.4)->reason, {"rank 1", "signal 9 (SIGKILL) at step 3, in 1F2"});
+  expect_contains(hung.verdict(0.5 + kTimeout)->reason, {"rank 1 is stuck at step 3, in 1F2"});
 }
 
 TEST(CaseWatch, ReportsTheExitCodeOfARank) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/front/run/pipeline/rows.h"
@@ -99,6 +100,20 @@ TEST(PipelineRows, OfATraceAreReadBackAsTheActionsThatRan) {
   EXPECT_NEAR(measured.ran.makespan, 0.174, 1e-9);  // time of the shorter of the two steps
   EXPECT_NEAR(measured.ran.step_bubble(0), 0.094, 1e-9);
   EXPECT_NEAR(measured.ran.step_bubble(1), 0.054, 1e-9);
+}
+
+TEST(MeasuredPipeline, CostsAreMeansOverMicroBatchesIfOnlySomeBackwardPassesAreSplit) {
+  RanStep step(1);
+  double start = 0;
+  for (const auto& [action, time] :
+       std::vector<std::pair<std::string, double>>{{"0F0", 10}, {"0F1", 10}, {"0I0", 4}, {"0W0", 6}, {"0B1", 14}}) {
+    step[0].push_back({pipeline::parse_action(action, "hand"), start, start + time});
+    start += time;
+  }
+  const pipeline::Costs costs = measure_pipeline({step}, "hand").costs;
+  EXPECT_EQ(costs.forward, 10);
+  EXPECT_EQ(costs.input_gradient, 9);
+  EXPECT_EQ(costs.weight_gradient, 3);
 }
 
 TEST(PipelineRows, AreNotAddedToATraceWithoutPipelines) {

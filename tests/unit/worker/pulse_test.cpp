@@ -100,6 +100,25 @@ TEST(Pulse, HashOfARanksCollectivesDependsOnEachCallAndTheirOrder) {
   EXPECT_EQ(hash_of({}), 0U);
 }
 
+TEST_F(WrittenProgressPage, HoldsThePartOfTheChecksThatRunsAndThenTheActionOfAStep) {
+  make(kRanks * sizeof(Progress));
+  Pulse pulse(file_, 1, kRanks);
+  Phases phases;
+  pulse.publish_actions(phases);
+  pulse.place("step 1 of scenario even");
+  EXPECT_EQ(progress(1).step.load(), Progress::in_checks);
+  EXPECT_EQ(load_text(progress(1).place), "step 1 of scenario even");
+  pulse.place("");
+  EXPECT_EQ(progress(1).step.load(), 0);
+  pulse.step();
+  phases.name_action("0F3 (stage 0, micro-batch 3)");
+  EXPECT_EQ(progress(1).step.load(), 1);
+  EXPECT_EQ(load_text(progress(1).place), "0F3 (stage 0, micro-batch 3)");
+  pulse.begin();
+  EXPECT_EQ(load_text(progress(1).place), "");
+  EXPECT_EQ(progress(1).step.load(), 0);
+}
+
 TEST_F(WrittenProgressPage, KeepsTheCollectivesOfEachGroupApart) {
   make(kRanks * (sizeof(Progress) + sizeof(CallLog)));
   Pulse pulse(file_, 1, kRanks), alone("", 0);

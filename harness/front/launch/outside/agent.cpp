@@ -69,15 +69,15 @@ class Agent : public RankEvents {
   void on_offence(int, const std::string& offence, double) override { send_for_group("offence", offence); }
   void on_death(int, int wait_status, double, const std::string& why) override {
     send_for_group("words", group_->log_tail(placement_.rank));
-    send_to_rank0({{"group", group_name_}, {"death", wait_status}, {"why", why}});
+    send_to_rank0({{"group", group_name_}, {"death", wait_status}, {"why", why}, {"state", to_json(state_)}});
     if (!WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != 0)
       write_error_file("its worker ended with " + describe_exit(wait_status));
   }
   void on_states(const std::vector<RankState>& states, double now) override {
-    const RankState& state = states[0];
-    if (state == sent_state_ || now - state_sent_at_ < state_every_seconds) return;
-    send_for_group("state", to_json(state));
-    sent_state_ = state;
+    state_ = states[0];
+    if (state_ == sent_state_ || now - state_sent_at_ < state_every_seconds) return;
+    send_for_group("state", to_json(state_));
+    sent_state_ = state_;
     state_sent_at_ = now;
   }
 
@@ -195,7 +195,7 @@ class Agent : public RankEvents {
   std::string group_name_;
   pid_t parent_;
   double last_heard_, silence_limit_, alive_sent_at_ = 0, state_sent_at_ = 0;
-  RankState sent_state_;
+  RankState state_, sent_state_;
   bool over_ = false;
   int code_ = 0;
 };

@@ -95,13 +95,16 @@ void LaunchedGroup::handle(const Json& message, RankEvents& events) {
   if (message.value("group", "") != spec().name) return;  // ignore messages about other groups of ranks
   const int rank = message.at("rank");
   const double now = monotonic_seconds();
+  if (message.contains("state")) {
+    states_[static_cast<size_t>(rank)] = rank_state_from_json(message.at("state"));
+    events.on_states(states_, now);
+  }
   if (message.contains("line")) events.on_line(rank, message.at("line"), now);
   if (message.contains("offence")) events.on_offence(rank, message.at("offence"), now);
   if (message.contains("words")) log_tails_[rank] = sanitised(message.at("words").get<std::string>());
   if (message.contains("death"))
     events.on_death(rank, message.at("death"), now, one_line(message.value("why", ""), 200));
   if (message.contains("closed")) closed_[static_cast<size_t>(rank)] = true;
-  if (message.contains("state")) states_[static_cast<size_t>(rank)] = rank_state_from_json(message.at("state"));
 }
 
 // Waits until all agents (dpbench on the other ranks) have closed the group, for at most `seconds`. Returns their error

@@ -1,6 +1,7 @@
 #include "harness/front/run/pipeline/ran_steps.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <utility>
 
@@ -60,12 +61,13 @@ void add_transfers(const RanStep& step, const Schedule& schedule,
     }
 }
 
-// Returns the mean time of a type of action, e.g. forward, over the stages; 0 if no stage ran it.
-double mean_over_stages(const Costs& costs, Kind kind) {
-  double sum = 0, count = 0;
-  for (const auto& [of, time] : costs.stage_times)
-    if (of.second == kind) sum += time, ++count;
-  return count > 0 ? sum / count : 0;
+// Returns the mean time that a stage takes for the actions `kinds` of a micro-batch; 0 if no stage ran them.
+double mean_time(const Costs& costs, const Schedule& schedule, std::initializer_list<Kind> kinds) {
+  double sum = 0;
+  for (const auto& list : schedule.ranks)
+    for (const Action& action : list)
+      if (std::ranges::count(kinds, action.kind) > 0) sum += costs.stage_times.at({action.stage, action.kind});
+  return sum / (schedule.stages() * schedule.microbatches);
 }
 
 Costs median_costs(const std::vector<RanStep>& steps, const Schedule& schedule) {
@@ -81,11 +83,11 @@ Costs median_costs(const std::vector<RanStep>& steps, const Schedule& schedule) 
   Costs costs;
   for (const auto& [of, times] : computations) costs.stage_times[of] = median(times);
   for (const auto& [ends, times] : transfers) costs.links[ends] = {.latency = median(times)};
-  costs.forward = mean_over_stages(costs, Kind::forward);
+  costs.forward = mean_time(costs, schedule, {Kind::forward});
   // A full backward pass (gradients of input and weights) is measured as a whole, but the simulation takes two times
   // for it: all of its time counts as input_gradient, none as weight_gradient.
-  costs.input_gradient = mean_over_stages(costs, Kind::input_gradient) + mean_over_stages(costs, Kind::full_backward);
-  costs.weight_gradient = mean_over_stages(costs, Kind::weight_gradient);
+  costs.input_gradient = mean_time(costs, schedule, {Kind::input_gradient, Kind::full_backward});
+  costs.weight_gradient = mean_time(costs, schedule, {Kind::weight_gradient});
   return costs;
 }
 

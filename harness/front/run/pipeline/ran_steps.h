@@ -26,7 +26,7 @@ struct MeasuredPipeline {
   size_t steps = 0;                          // number of steps that ran this pipeline schedule
   // Measured times, as medians over the steps of this schedule. stage_times: the computations of each stage. links: the
   // transfers between two ranks for which the receiving rank waited. forward, input_gradient and weight_gradient are
-  // the means of stage_times over the stages.
+  // means over stages and micro-batches.
   pipeline::Costs costs = {};
   pipeline::Simulation planned = {};  // the schedule simulated with the measured costs
   pipeline::Simulation ran = {};      // the step of median length, from its first computation on

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -416,6 +417,20 @@ TEST(Pipeline, NamesTheActionThatFailed) {
     });
     expect_contains(errors.at(1), {"pp: rank 1", "action " + action + " ", "no more"});
   }
+}
+
+TEST(Pipeline, PublishesEachActionWhenItBegins) {
+  const auto workload = gpt("tiny-llama");
+  std::vector<std::string> actions;
+  expect_no_errors(on_ranks(2, [&](Rank& me) {
+    const auto strategy = made_on(me.mesh("pp=2"), "pp", *workload, {}, at::kFloat, {});
+    Phases phases;
+    if (me.rank == 1) phases.publish_actions([&](std::string_view action) { actions.emplace_back(action); });
+    strategy->step(0, micro_batches(*workload, 1, 0), phases);
+  }));
+  const std::string of = " (stage 1, micro-batch 0)";
+  EXPECT_EQ(actions,
+            (std::vector<std::string>{"1RECV_F0" + of, "1F0" + of, "1B0" + of, "1SEND_B0" + of, "1SEND_B0" + of, ""}));
 }
 
 // A model of two blocks. The first one returns as many columns of its input as the first number of the input says.
