@@ -56,8 +56,8 @@ const StrategyEntry* drawn_strategy(const Selection& selection, const ResolvedSe
   return fitting.at(drawn_number(selection, text_of(mesh)) % fitting.size());
 }
 
-// True if `check`, when it draws cases, runs the strategy on workloads with experts only. Ranks of such a strategy are
-// on an axis that divides experts, which does nothing to a model without experts.
+// True if `check`, when it draws cases, runs the strategy on workloads with experts only: its ranks are on an axis that
+// divides experts, so other models prove nothing about it.
 bool needs_experts(const ResolvedSelection& resolved, const StrategyEntry& strategy) {
   return !strategy.axes.empty() && axis_has(&KnownAxis::cuts_experts, strategy.axes.front()) &&
          std::ranges::any_of(resolved.workloads, &WorkloadEntry::experts);
