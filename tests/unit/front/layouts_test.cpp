@@ -216,7 +216,7 @@ TEST(Layouts, ThatDivideExpertsAreAddedToDpbenchCheckWithAModelThatHasExperts) {
   EXPECT_EQ(models("large").count("dp=2,ep=2"), 0u) << "a named model may have no experts";
 }
 
-TEST(Layouts, ThatDivideExpertsAloneRunOnWorkloadsWithExpertsOnlyIfDpbenchCheckDrawsCases) {
+TEST(Plan, CheckThatDrawsCasesRunsExpertParallelismOnWorkloadsWithExpertsAlone) {
   Catalogue all = with_layouts();
   all.strategies.push_back(strategy("of-experts", Parallelism::ranks, true, false));
   all.strategies.back().axes = {"ep", "dp"};
