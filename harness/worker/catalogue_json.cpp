@@ -110,7 +110,8 @@ Json describe(const WorkloadInfo& info) {
           {"models", info.models.names},
           {"model_sizes", info.models.sizes},
           {"check_model", info.models.for_checks},
-          {"drawn_sizes", info.models.drawn}};
+          {"drawn_sizes", info.models.drawn},
+          {"experts", info.experts}};
 }
 
 Json describe(const BackendInfo& info) {

@@ -56,7 +56,10 @@ std::string name_of(const testing::TestParamInfo<Mutant>& info) {
   return name;
 }
 
-std::vector<CheckRow> checked(const Mutant& mutant, const std::string& filter = "") {
+// scenarios: names of the only scenarios to run, also costly ones; empty: those that the workload runs in a short
+// check.
+std::vector<CheckRow> checked(const Mutant& mutant, const std::string& filter = "",
+                              const std::vector<std::string>& scenarios = {}) {
   const StrategyInfo strategy = mutant.strategy();
   WorkloadInfo workload = workload_registry().at(mutant.workload);
   if (!mutant.model.empty()) workload.models.for_checks = mutant.model;
@@ -65,7 +68,9 @@ std::vector<CheckRow> checked(const Mutant& mutant, const std::string& filter = 
                            .world = mutant.mesh.empty() ? mutant.world : ranks_of(parse_mesh(mutant.mesh)),
                            .dtype = mutant.dtype,
                            .seed = mutant.seed,
+                           .long_form = !scenarios.empty(),
                            .filter = filter,
+                           .scenarios = scenarios,
                            .wrap = mutant.wrap,
                            .timeout = std::chrono::milliseconds(mutant.killed_by == "run-completes" ? 1500 : 30000),
                            .mesh = mutant.mesh});
@@ -175,6 +180,20 @@ INSTANTIATE_TEST_SUITE_P(Draws, RareMistake, testing::ValuesIn(drawn(rare_mutant
 INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(drawn(all(false), 6)), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, CorrectVariant, testing::ValuesIn(drawn(all(true), 6)), name_of);
 INSTANTIATE_TEST_SUITE_P(Layouts, WrongPart, testing::ValuesIn(drawn(composed_mutants(1), 6)), name_of);
+
+// These scenarios are not judged by the list of judges in judges.h, which includes judge_types().
+TEST(WrongTypesOfActivations, AreReportedInTheScenariosUnwatchedOtherStateAndPerturbed) {
+  const auto mutants = tensor_mutants();
+  const auto wrong = std::ranges::find(mutants, "tensor-types-of-an-input-not-summed", &Mutant::name);
+  ASSERT_NE(wrong, mutants.end());
+  for (const std::string scenario : {"unwatched", "other-state", "perturbed"}) {
+    const auto rows = checked(*wrong, "", {scenario});
+    const auto types = std::ranges::find(rows, "activation-types", &CheckRow::name);
+    ASSERT_NE(types, rows.end()) << scenario << summary(rows);
+    EXPECT_EQ(types->status, CheckStatus::failed) << scenario;
+    EXPECT_TRUE(mentions_in_order(types->detail, {"axis tp", "scenario " + scenario})) << types->detail;
+  }
+}
 
 TEST(StrategyThatReadsSamplesAgainById, FailsOnlyTheCheckThatReplacesASampleOfOneRank) {
   const auto mutants = layout_mutants();

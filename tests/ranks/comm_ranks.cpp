@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "strategies/api/named_tensors.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::testing {
@@ -111,8 +112,14 @@ void expect_ranks_succeed(const Team& team, const Body& body) {
 }
 
 void require_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what) {
-  if (got.scalar_type() == want.scalar_type() && at::equal(got, want)) return;
-  const auto differ = got.to(at::kDouble).ne(want.to(at::kDouble)).flatten().nonzero().flatten();
+  if (same_bits(got, want)) return;
+  if (got.sizes() != want.sizes() || got.scalar_type() != want.scalar_type())
+    throw std::runtime_error(c10::str(what, ": got ", got.scalar_type(), " of shape ", got.sizes(), ", want ",
+                                      want.scalar_type(), " of shape ", want.sizes()));
+  const at::Tensor found = got.to(at::kDouble), due = want.to(at::kDouble);
+  const at::Tensor equal = found.eq(due).logical_and_(found.signbit().eq(due.signbit()));
+  const at::Tensor both_nan = found.isnan().logical_and_(due.isnan());
+  const at::Tensor differ = equal.logical_or_(both_nan).logical_not_().flatten().nonzero().flatten();
   const int64_t at = differ.numel() > 0 ? differ[0].item<int64_t>() : 0;
   throw std::runtime_error(c10::str(what, ": ", differ.numel(), " of ", got.numel(), " elements differ, the first is ",
                                     at, ": got ", got.flatten()[at].item<double>(), ", want ",

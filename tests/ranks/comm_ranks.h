@@ -53,8 +53,9 @@ class SharedNumbers {
   void* at_;
 };
 
-// Throws unless the tensors have the same dtype and equal elements. The error names the number of differing elements,
-// and both values of the first. Ranks, which may be forked processes, call this function instead of gtest assertions.
+// Throws unless the tensors have the same shape, dtype and bits (same_bits() in strategies/api/named_tensors.h). The
+// error names the number of differing elements, and both values of the first. Ranks, which may be forked processes,
+// call this function instead of gtest assertions.
 void require_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what);
 
 }  // namespace dpbench::testing

@@ -26,6 +26,7 @@ CheckRequest common(const ThreadsRequest& request) {
           .unwatched_s = request.unwatched_s,
           .long_form = request.long_form,
           .filter = request.filter,
+          .scenarios = request.scenarios,
           .show = {}};
 }
 

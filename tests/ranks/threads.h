@@ -16,6 +16,7 @@ struct ThreadsRequest {
   bool long_form = false;
   double unwatched_s = 1;  // time limit of the oracle for the scenario `unwatched`
   std::string filter = {};
+  std::vector<std::string> scenarios = {};  // names of the scenarios to run; empty: all that the case has
   std::string backend = "threads";
   Wrap wrap = {};  // if set, replaces each rank's backends, e.g. by wrappers with a fault
   std::chrono::milliseconds timeout{30000};

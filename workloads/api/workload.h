@@ -168,6 +168,9 @@ struct WorkloadInfo {
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.
   bool digits = false;
   Models models = {};
+  // True if the model or one of `models.drawn` has experts. If `dpbench check` draws its cases, strategies of expert
+  // parallelism run on these workloads only.
+  bool experts = false;
 };
 
 Registry<WorkloadInfo>& workload_registry();

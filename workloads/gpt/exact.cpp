@@ -54,7 +54,8 @@ class GptExact : public Gpt {
 
 // Returns a variant of the workload gpt-exact. sizes: the sizes in which its model differs, in the format of the flag
 // --model. WorkloadOptions::model can override them.
-WorkloadInfo exact_info(const std::string& name, const std::string& summary, const std::string& sizes) {
+WorkloadInfo exact_info(const std::string& name, const std::string& summary, const std::string& sizes,
+                        bool experts = false) {
   return {.name = name,
           .summary = summary,
           .scaling = Scaling::weak,
@@ -62,7 +63,8 @@ WorkloadInfo exact_info(const std::string& name, const std::string& summary, con
           .make = [sizes](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
             return std::make_unique<GptExact>(options, sizes + (options.model.empty() ? "" : ",") + options.model);
           },
-          .probe = true};
+          .probe = true,
+          .experts = experts};
 }
 
 const RegisterWorkload exact{exact_info("gpt-exact", "gpt in whole numbers: its gradients are exact in any order", "")};
@@ -70,7 +72,8 @@ const RegisterWorkload exact{exact_info("gpt-exact", "gpt in whole numbers: its 
 // heads share a key and value head.
 const RegisterWorkload exact_llama{exact_info("gpt-exact-llama", "gpt-exact as Llama: shared heads, SwiGLU, own head",
                                               ",style=llama,hidden=12,heads=6,kv_heads=2,tied=off")};
-const RegisterWorkload exact_experts{exact_info("gpt-exact-experts", "gpt-exact with experts", ",experts=5,mlp=7")};
+const RegisterWorkload exact_experts{
+    exact_info("gpt-exact-experts", "gpt-exact with experts", ",experts=5,mlp=7", /*experts=*/true)};
 
 }  // namespace
 }  // namespace dpbench::gpt

@@ -148,11 +148,13 @@ const RegisterWorkload registered{
                                     options.data_dir);
      },
      .recipe = {.epochs = 10},
-     .models = {shape_names(), size_names(), "tiny", drawn_sizes()}}};
+     .models = {shape_names(), size_names(), "tiny", drawn_sizes()},
+     .experts = true}};
 
 // Registers a probe (test model of the checks) with another shape of gpt: by default, `dpbench check` runs the workload
 // gpt only in the shape of GPT-2.
-WorkloadInfo probe_info(const std::string& name, const std::string& summary, const std::string& shape) {
+WorkloadInfo probe_info(const std::string& name, const std::string& summary, const std::string& shape,
+                        bool experts = false) {
   return {.name = name,
           .summary = summary,
           .scaling = Scaling::weak,
@@ -160,14 +162,15 @@ WorkloadInfo probe_info(const std::string& name, const std::string& summary, con
           .make = [shape](const WorkloadOptions&) -> std::unique_ptr<Workload> {
             return std::make_unique<Gpt>(parse_shape(shape), "");
           },
-          .probe = true};
+          .probe = true,
+          .experts = experts};
 }
 
 const RegisterWorkload llama{probe_info("probe-llama",
                                         "gpt as Llama: rotary positions, RMSNorm, SwiGLU, shared heads, padding",
                                         "tiny-llama,optimizer=momentum")};
 const RegisterWorkload experts{probe_info("probe-experts", "gpt with experts: a router, a balance loss, padding",
-                                          "tiny-experts,optimizer=momentum")};
+                                          "tiny-experts,optimizer=momentum", /*experts=*/true)};
 
 }  // namespace
 }  // namespace dpbench::gpt

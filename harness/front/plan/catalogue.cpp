@@ -81,7 +81,8 @@ WorkloadEntry workload_from(const Json& json) {
           .check_model = json.value("check_model", ""),
           .samples = samples.is_null() ? 0 : samples.get<int64_t>(),
           .plugin = json.value("plugin", false),
-          .python = json.value("python", false)};
+          .python = json.value("python", false),
+          .experts = json.value("experts", false)};
 }
 
 BackendEntry backend_from(const Json& json) {

@@ -73,8 +73,9 @@ struct WorkloadEntry {
   // Number of samples per epoch, at scale 1, without --model and --data. 0: known only once a worker has built the
   // workload.
   int64_t samples = 0;
-  bool plugin = false;  // true for a plug-in, whose sample count may depend on --scale and --data
-  bool python = false;  // true: each rank runs in a Python interpreter
+  bool plugin = false;   // true for a plug-in, whose sample count may depend on --scale and --data
+  bool python = false;   // true: each rank runs in a Python interpreter
+  bool experts = false;  // true: the model, or one of drawn_sizes, has experts
 };
 
 struct BackendEntry {

@@ -56,17 +56,26 @@ const StrategyEntry* drawn_strategy(const Selection& selection, const ResolvedSe
   return fitting.at(drawn_number(selection, text_of(mesh)) % fitting.size());
 }
 
-// Returns the workloads on which `check` runs a strategy if it draws cases: the real ones and a quarter of the probes.
-std::vector<const WorkloadEntry*> drawn_workloads(const ResolvedSelection& resolved, size_t first_turn) {
+// True if `check`, when it draws cases, runs the strategy on workloads with experts only: its ranks are on an axis that
+// divides experts, so other models prove nothing about it.
+bool needs_experts(const ResolvedSelection& resolved, const StrategyEntry& strategy) {
+  return !strategy.axes.empty() && axis_has(&KnownAxis::cuts_experts, strategy.axes.front()) &&
+         std::ranges::any_of(resolved.workloads, &WorkloadEntry::experts);
+}
+
+// Returns the workloads on which `check` runs a strategy if it draws cases: the real ones and a quarter of the probes,
+// or those with experts.
+std::vector<const WorkloadEntry*> drawn_workloads(const ResolvedSelection& resolved, const StrategyEntry& strategy,
+                                                  size_t first_turn) {
+  const bool with_experts = needs_experts(resolved, strategy);
   std::vector<const WorkloadEntry*> drawn;
   for (size_t probes = first_turn; const WorkloadEntry* workload : resolved.workloads)
-    if (!workload->probe || probes++ % 4 == 0) drawn.push_back(workload);
+    if (with_experts ? workload->experts : !workload->probe || probes++ % 4 == 0) drawn.push_back(workload);
   return drawn;
 }
 
-// Returns the model of a case on a mesh: `model`, with experts added if the mesh has an axis that divides experts.
-// Returns nullopt if no fitting number of experts is known, or if experts must be added and the user gave the model
-// (`named`).
+}  // namespace
+
 std::optional<std::string> model_on(const MeshShape& mesh, const WorkloadEntry& workload, const std::string& model,
                                     bool named) {
   if (size_of(mesh, &KnownAxis::cuts_experts) == 1) return model;
@@ -76,8 +85,6 @@ std::optional<std::string> model_on(const MeshShape& mesh, const WorkloadEntry& 
   if (experts.empty()) return std::nullopt;
   return model.empty() ? experts : model + "," + experts;
 }
-
-}  // namespace
 
 void name_layouts(Selection& selection, const Catalogue& catalogue) {
   size_t most_axes = 0;
@@ -114,10 +121,12 @@ std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelect
   if (!draws_worlds(selection, places)) return places;
   const size_t first = first_turn(selection, strategy);
   if (draws_cases(selection, places)) {
-    const std::vector<const WorkloadEntry*> drawn = drawn_workloads(resolved, first);
+    const std::vector<const WorkloadEntry*> drawn = drawn_workloads(resolved, strategy, first);
     const auto position = std::ranges::find(drawn, &workload);
     if (position == drawn.end()) return {};
     const size_t turn = first + static_cast<size_t>(position - drawn.begin());
+    // Few workloads have experts, so each runs in three worlds.
+    if (needs_experts(resolved, strategy)) return {places[1], places[2], places[turn % 2 * 3]};
     return {turn % 8 == 7 ? places[3] : places[turn % 3]};
   }
   // places: four worlds of increasing size. Each workload runs in two of them, and the next workload in another two, so

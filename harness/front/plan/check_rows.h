@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,17 @@ void draw_rows(const Selection& selection, const Catalogue& catalogue, const Res
 
 // Returns the places (device and world size) in which `check` runs this strategy on this workload. If --mesh is not
 // given and there are exactly four places, the seed chooses two of them with CheckSelection::draws_worlds, and one or
-// none with CheckSelection::draws_cases. Otherwise all places are returned.
+// none with CheckSelection::draws_cases (three for a workload with experts, if the strategy divides experts). Otherwise
+// all places are returned.
 std::vector<Place> drawn_places(const Selection& selection, const ResolvedSelection& resolved,
                                 const std::vector<Place>& places, const StrategyEntry& strategy,
                                 const WorkloadEntry& workload);
+
+// Returns the model of a case on a mesh: `model`, with experts added if the mesh has an axis that divides experts.
+// Returns nullopt if no fitting number of experts is known, or if experts must be added and the user gave the model
+// (`named`).
+std::optional<std::string> model_on(const MeshShape& mesh, const WorkloadEntry& workload, const std::string& model,
+                                    bool named);
 
 struct Product {
   Place place;

@@ -56,7 +56,7 @@ class Expansion {
     for (const auto& place : drawn_places(selection_, resolved_, places_of(strategy), strategy, *base.workload))
       for (const auto& params : values)
         for (const auto& backend : backends_of(strategy, place, *base.workload))
-          add_row(base, strategy, place, params, backend, added);
+          add_row(checked_row(base, strategy, place), strategy, place, params, backend, added);
     for (const auto& [place, model] : products_of(selection_, resolved_, strategy, *base.workload, base.spec.model)) {
       Row row = base;
       row.spec.model = model;
@@ -95,6 +95,25 @@ class Expansion {
     return checked_backends(selection_, catalogue_, resolved_, place, strategy, workload);
   }
 
+  // Returns the row. In `check`, its model has experts if the ranks are on an axis that divides experts, the workload
+  // has models with enough experts, and the user gave no model.
+  Row checked_row(const Row& base, const StrategyEntry& strategy, const Place& place) const {
+    Row row = base;
+    if (!selection_.check) return row;
+    const bool named = !selection_.model.empty();
+    row.spec.model = model_on(parse_mesh(mesh_of(strategy, place)), *base.workload, base.spec.model, named)
+                         .value_or(base.spec.model);
+    return row;
+  }
+
+  // Returns the mesh of a case. Without --mesh, all ranks are on the strategy's first axis.
+  static std::string mesh_of(const StrategyEntry& strategy, const Place& place) {
+    if (place.has_mesh || place.world == 1 || strategy.parallelism != Parallelism::ranks || strategy.axes.empty() ||
+        strategy.axes.front() == default_axis)
+      return place.mesh;
+    return text_of(MeshShape{{strategy.axes.front(), place.world}});
+  }
+
   void add_row(Row row, const StrategyEntry& strategy, const Place& place, const ParamValues& params,
                const std::string& backend, bool added) {
     CaseSpec& spec = row.spec;
@@ -106,10 +125,7 @@ class Expansion {
     spec.python = strategy.python || row.workload->python;
     spec.processes = strategy.parallelism == Parallelism::ranks ? place.world : 1;
     spec.params = params;
-    spec.mesh = place.mesh;
-    // Without --mesh, all ranks are on the strategy's first axis.
-    if (!place.has_mesh && spec.processes > 1 && !strategy.axes.empty() && strategy.axes.front() != default_axis)
-      spec.mesh = text_of(MeshShape{{strategy.axes.front(), spec.world}});
+    spec.mesh = mesh_of(strategy, place);
     spec.backend = backend;
     // A case is the baseline only if it runs the baseline strategy with default parameters. With other parameters it is
     // an ordinary case, compared with the baseline.

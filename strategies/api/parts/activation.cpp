@@ -1,6 +1,7 @@
 #include "strategies/api/parts/activation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -24,6 +25,7 @@ enum class OperationKind {
   linear,  // linear in the first tensor: views, casts, sums over elements
   rows,    // linear too: selects rows of the first tensor
   copy,    // overwrites the first tensor with the second
+  fill,    // overwrites elements of the first tensor with the third argument, a number or a tensor
   sum,
   product,
   matrices,    // a product of the first two tensors, plus a bias
@@ -37,10 +39,10 @@ constexpr std::pair<OperationKind, std::string_view> operation_kinds[] = {
     {OperationKind::linear,
      " view view_as reshape reshape_as alias transpose t permute movedim contiguous clone to _to_copy type_as detach "
      "narrow slice select unbind chunk split split_with_sizes squeeze unsqueeze flatten unflatten expand expand_as "
-     "repeat repeat_interleave gather index tril triu constant_pad_nd neg sum mean cumsum flip roll masked_fill "
-     "masked_select "},
+     "repeat repeat_interleave gather index tril triu neg sum mean cumsum flip roll masked_select "},
     {OperationKind::rows, " embedding index_select "},
     {OperationKind::copy, " copy "},
+    {OperationKind::fill, " masked_fill constant_pad_nd "},
     {OperationKind::sum, " add sub subtract rsub cat concat stack "},
     {OperationKind::product, " mul multiply div divide "},
     {OperationKind::matrices, " mm bmm matmul mv linear _linear_pointwise conv1d conv2d conv3d convolution "},
@@ -235,9 +237,17 @@ class TypeTracker {
       inputs.erase(std::remove_if(inputs.begin() + 1, inputs.end(),
                                   [](const at::Tensor& one) { return one.is_floating_point(); }),
                    inputs.end());
-    const bool adds_number =
-        kind == OperationKind::sum && values.size() > 1 && values[0].isTensor() && values[1].isScalar();
-    if (adds_number && values[1].toScalar().toDouble() != 0) inputs.emplace_back();
+    // A fill is a sum of the kept and the filled elements; its mask has no type.
+    const bool fills = kind == OperationKind::fill;
+    if (fills)
+      inputs.erase(std::remove_if(inputs.begin() + 1, inputs.end(),
+                                  [](const at::Tensor& one) { return one.scalar_type() == at::kBool; }),
+                   inputs.end());
+    const size_t addend = fills ? 2 : 1;
+    if ((fills || kind == OperationKind::sum) && values.size() > addend && values[0].isTensor() &&
+        changes_sum(values[addend]))
+      inputs.emplace_back();
+    const bool sums = kind == OperationKind::sum || (fills && inputs.size() > 1);
     if (kind == OperationKind::rows)
       if (const MaybeType table = type_of(inputs[0], axis); table && table->part == WeightPart::outputs)
         return TensorType{.spread = Spread::partial};
@@ -245,10 +255,12 @@ class TypeTracker {
       for (const at::Tensor& input : inputs)
         if (const MaybeType type = type_of(input, axis); type && type->spread == Spread::partial) return unknown_type;
     const bool nonlinear = kind == OperationKind::nonlinear || kind == OperationKind::other;
-    return combined(kind == OperationKind::sum ? Rule::sum
-                    : nonlinear                ? Rule::nonlinear
-                                               : Rule::product,
-                    where, inputs, axis);
+    return combined(sums ? Rule::sum : nonlinear ? Rule::nonlinear : Rule::product, where, inputs, axis);
+  }
+
+  // True for a number that differs from the sum of such numbers of all ranks. Zero and infinity do not.
+  static bool changes_sum(const c10::IValue& value) {
+    return value.isScalar() && value.toScalar().toDouble() != 0 && !std::isinf(value.toScalar().toDouble());
   }
 
   // Returns the type of an operation's result; unknown after a wrong pair. The caller passes an undefined tensor in

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <tuple>
 
@@ -76,6 +77,7 @@ TEST(ActivationTypes, OfResultsFollowFromThoseOfTheOperands) {
   using Call = std::function<at::Tensor()>;
   const at::Tensor i = Typed::tensor(invariant), r = Typed::tensor(replicated), v = Typed::tensor(varying),
                    p = Typed::tensor(partial), mask = at::ones({2, 2}).to(at::kBool);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
   const at::Tensor by_outputs = Typed::tensor(varying, {2, 2}, 0), by_inputs = Typed::tensor(varying, {2, 2}, 1);
   const std::vector<std::tuple<std::string, Spread, Call>> calls = {
       {"relu of I", invariant, [&] { return at::relu(i); }},
@@ -85,6 +87,11 @@ TEST(ActivationTypes, OfResultsFollowFromThoseOfTheOperands) {
       {"a view of P", partial, [&] { return p.reshape({4}).narrow(0, 1, 2); }},
       {"a cast of P", partial, [&] { return p.to(at::kDouble); }},
       {"a masked P", partial, [&] { return p.masked_fill(mask, 0); }},
+      {"a P filled with infinity", partial, [&] { return p.masked_fill(mask, -infinity); }},
+      {"a P filled with a P", partial, [&] { return p.masked_fill(mask, p.sum()); }},
+      {"an R filled with a V", varying, [&] { return r.masked_fill(mask, v.sum()); }},
+      {"a V filled with a number", varying, [&] { return v.masked_fill(mask, 1); }},
+      {"a padded P", partial, [&] { return at::constant_pad_nd(p, {0, 1}); }},
       {"P + P", partial, [&] { return p + p; }},
       {"P times a number", partial, [&] { return p * 2; }},
       {"a column-parallel layer", varying, [&] { return at::linear(r, by_outputs, v.select(0, 0)); }},
@@ -106,12 +113,16 @@ TEST(ActivationTypes, OfResultsFollowFromThoseOfTheOperands) {
 TEST(ActivationTypes, AWrongPairOfOperationAndInputsIsNamedWithTheModelsBlockAndTheAxis) {
   using Call = std::function<at::Tensor()>;
   const auto tensor = Typed::tensor;
+  const at::Tensor mask = at::ones({2, 2}).to(at::kBool);
   const std::vector<std::pair<std::string, Call>> calls = {
       {"gelu", [&] { return at::gelu(tensor(partial, {2, 2}, {})); }},
       {"relu", [&] { return (tensor(partial, {2, 2}, {}) * 1).relu_(); }},
       {"add", [&] { return tensor(partial, {2, 2}, {}) + tensor(replicated, {2}, {}); }},
       {"add", [&] { return tensor(partial, {2, 2}, {}) + 1; }},
       {"add", [&] { return tensor(partial, {2, 2}, {}) + at::ones({2}); }},
+      {"masked_fill", [&] { return tensor(partial, {2, 2}, {}).masked_fill(mask, 1); }},
+      {"masked_fill", [&] { return tensor(replicated, {2, 2}, {}).masked_fill(mask, tensor(partial, {}, {})); }},
+      {"constant_pad_nd", [&] { return at::constant_pad_nd(tensor(partial, {2, 2}, {}), {0, 1}, 1); }},
       {"linear",
        [&] { return at::linear(tensor(varying, {2, 2}, {}), tensor(varying, {2, 2}, 1), tensor(invariant, {2}, {})); }},
       {"linear", [&] { return at::linear(tensor(invariant, {2, 2}, {}), tensor(varying, {2, 2}, 0)); }},

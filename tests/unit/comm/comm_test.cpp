@@ -1,6 +1,7 @@
 // Every collective of every CPU backend, on inputs with exact results.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <thread>
 
 #include "tests/unit/comm/comm_inputs.h"
@@ -9,6 +10,25 @@ namespace dpbench::testing {
 namespace {
 
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong};
+
+TEST(RequireEqual, ComparesShapeDtypeAndBitsAndNamesTheFirstDifferentElement) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto error_of = [](const at::Tensor& got, const at::Tensor& want) -> std::string {
+    try {
+      require_equal(got, want, "a sum");
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const at::Tensor want = at::tensor({1.0, 0.0, nan}, at::kDouble);
+  EXPECT_EQ(error_of(want.clone(), want), "");
+  EXPECT_TRUE(
+      says(error_of(at::tensor({1.0, -0.0, nan}, at::kDouble), want), "1 of 3 elements differ, the first is 1"));
+  EXPECT_TRUE(says(error_of(at::tensor({2.0, 0.0, 0.0}, at::kDouble), want), "2 of 3 elements differ, the first is 0"));
+  EXPECT_NE(error_of(want.to(at::kFloat), want), "");
+  EXPECT_NE(error_of(want.reshape({3, 1}), want), "");
+}
 
 TEST_P(Collectives, AllreduceIsExactForSixDtypesAndSizesFromZeroAndItsAverageForTheFloatingPointOnes) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {

@@ -216,6 +216,38 @@ TEST(Layouts, ThatDivideExpertsAreAddedToDpbenchCheckWithAModelThatHasExperts) {
   EXPECT_EQ(models("large").count("dp=2,ep=2"), 0u) << "a named model may have no experts";
 }
 
+TEST(Plan, CheckThatDrawsCasesRunsExpertParallelismOnWorkloadsWithExpertsAlone) {
+  Catalogue all = with_layouts();
+  all.strategies.push_back(strategy("of-experts", Parallelism::ranks, true, false));
+  all.strategies.back().axes = {"ep", "dp"};
+  all.workloads.back().check_model = "small";
+  all.workloads.back().experts = true;
+  all.workloads.back().drawn_sizes.push_back({"experts=0", "experts=5,top_k=2", "experts=3,top_k=1"});
+  all.workloads.push_back({.name = "probe-experts", .summary = "", .batch = 4, .probe = true, .experts = true});
+  Selection what;
+  what.default_worlds = {1, 2, 3, 7};
+  what.check = CheckSelection{.draws_worlds = true, .draws_cases = true};
+  what.baseline = false;
+  const std::string experts = "small,experts=5,top_k=2";
+  std::map<std::string, std::set<std::string>> models;
+  for (what.seed = 1; what.seed <= 20; ++what.seed) {
+    std::multiset<std::string> places;
+    for (const CaseSpec& one : make_plan(what, all, machine(8)).cases) {
+      if (one.strategy != "of-experts") continue;
+      places.insert(one.workload + " " + std::to_string(one.world));
+      models[one.workload + " " + one.mesh].insert(one.model);
+    }
+    ASSERT_EQ(places.size(), 6u) << what.seed;
+    for (const char* each : {"blocks 2", "blocks 3", "probe-experts 2", "probe-experts 3"})
+      EXPECT_EQ(places.count(each), 1u) << each;
+  }
+  EXPECT_EQ(models["blocks ep=2"], std::set<std::string>{experts});
+  EXPECT_EQ(models["blocks ep=3"], std::set<std::string>{experts});
+  EXPECT_EQ(models["blocks ep=7"], std::set<std::string>{"small"}) << "no model has 7 experts";
+  EXPECT_EQ(models["blocks "], std::set<std::string>{"small"}) << "a world of 1";
+  EXPECT_EQ(models["probe-experts ep=3"], std::set<std::string>{""});
+}
+
 TEST(Plan, AMeshThatAStrategyCannotUseIsRefusedNamingAStrategyThatCan) {
   const Catalogue all = with_layouts();
   Selection what = of_grid(all);

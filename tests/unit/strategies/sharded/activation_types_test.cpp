@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "harness/conform/scenario/make_workload.h"
 #include "strategies/api/parts/activation.h"
 #include "strategies/layout/layout.h"
@@ -23,15 +25,15 @@ struct Found {
 
 using Make = std::function<std::unique_ptr<Strategy>(const Setup&)>;
 
-// Takes two steps on a mesh. Returns the first wrong pair of rank 0, and how many inputs of its collectives had a known
-// and an unknown type. make: makes a wrong strategy, which may throw after the wrong pair; without it, the registered
-// strategy is used and must not throw.
+// Takes two steps on a mesh. Returns the first wrong pair of the lowest rank that has one, the least number of inputs
+// of a rank's collectives that had a known type, and the number of all ranks' inputs of unknown type. make: makes a
+// wrong strategy, which may throw after the wrong pair; without it, the registered strategy is used and must not throw.
 Found found_by_types(const Setting& one, at::ScalarType dtype, int64_t recompute = 0, const Make& make = {}) {
   const auto workload =
       make_workload(workload_registry().at(one.workload), {.model = one.model, .recompute = recompute});
   const MeshShape shape = parse_mesh(one.mesh);
   const int ranks = ranks_of(shape);
-  Found found;
+  std::vector<Found> by_rank(static_cast<size_t>(ranks));
   expect_no_errors(on_ranks(ranks, [&](Rank& me) {
     const StrategyInfo& info = strategy_registry().at(one.strategy);
     const auto strategy = (make ? make : Make(info.make))({.workload = *workload,
@@ -51,8 +53,14 @@ Found found_by_types(const Setting& one, at::ScalarType dtype, int64_t recompute
     } catch (const std::exception&) {
       if (!make) throw;
     }
-    if (me.rank == 0) found = {types.mistake, types.typed, types.untyped};
+    by_rank[static_cast<size_t>(me.rank)] = {types.mistake, types.typed, types.untyped};
   }));
+  Found found = by_rank[0];
+  for (size_t rank = 1; rank < by_rank.size(); ++rank) {
+    if (found.mistake.empty()) found.mistake = by_rank[rank].mistake;
+    found.typed = std::min(found.typed, by_rank[rank].typed);
+    found.untyped += by_rank[rank].untyped;
+  }
   return found;
 }
 
@@ -105,6 +113,7 @@ enum class Mistake {
   sum_of_a_sum,
   sum_of_an_input,
   bias_before_the_sum,
+  bias_before_the_sum_on_rank_1,
   gelu_before_the_sum,
   pieces_gathered_without_their_sum,
   sequence_cut_by_the_exchange_alone,
@@ -131,7 +140,9 @@ class WrongExchange : public tensor::Exchange {
       const at::Tensor mine = product(part);
       if (mistake_ == Mistake::sum_of_a_sum) return Exchange::leave(mine, [](const at::Tensor& y) { return y; });
       if (mistake_ == Mistake::sum_of_an_input) return Exchange::enter(of_block(".input_layernorm.weight")) * 1;
-      if (mistake_ == Mistake::bias_before_the_sum) return mine + of_block(".self_attn.o_proj.bias");
+      const bool biased = mistake_ == Mistake::bias_before_the_sum ||
+                          (mistake_ == Mistake::bias_before_the_sum_on_rank_1 && axis_.rank == 1);
+      if (biased) return mine + of_block(".self_attn.o_proj.bias");
       return mistake_ == Mistake::gelu_before_the_sum ? at::gelu(mine) : mine;
     });
   }
@@ -187,6 +198,7 @@ TEST(WrongTypes, InAnExchangeAreReportedWithTheOperationTheBlockAndTheRemedy) {
   }
   expect_contains(mistake_of(Mistake::sequence_cut_by_the_exchange_alone, {}, "tiny-llama"), {"rms_norm", block});
   expect_contains(mistake_of(Mistake::bias_before_the_sum), {"add", block, "invariant (I)"});
+  expect_contains(mistake_of(Mistake::bias_before_the_sum_on_rank_1), {"add", block, "invariant (I)"});
   expect_contains(mistake_of(Mistake::bias_before_the_sum, sequence), {"add", block, "partial (P)", "reduce"});
   expect_contains(mistake_of(Mistake::loss_not_summed), {"the loss", "invariant (I)", "varying (V)"});
 }
