@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/micro/ceilings.h"
+#include "harness/micro/ceilings/ceilings.h"
 #include "harness/micro/collective.h"
 #include "harness/micro/team.h"
 #include "harness/report/stats/stats.h"

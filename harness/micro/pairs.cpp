@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "harness/micro/ceilings.h"
+#include "harness/micro/ceilings/ceilings.h"
 #include "harness/micro/team.h"
 
 namespace dpbench::micro {

@@ -48,7 +48,7 @@ class Team {
   // Returns the device of another rank on this host.
   at::Device device_of(int rank) const;
   c10d::Store& store() const { return *store_; }
-  void synchronize() const;                      // waits for the work on the current stream of this rank's device
+  void synchronize() const;  // waits for the work on the current stream of this rank's device
   std::string host(int rank) const { return store_->get_to_str(host_key(rank)); }  // name of the rank's host
   // True if the two ranks are on one host. Hosts with equal names, such as containers, differ in their first rank.
   bool share_host(int rank, int other) const;

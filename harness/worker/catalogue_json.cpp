@@ -172,9 +172,10 @@ class ChosenModel {
     if (model_ && now == made_from_) return *model_;
     model_.reset();
     made_from_ = now;
-    workload_ = workload_registry()
-                    .at(choice.at("workload"))
-                    .make({.scale = choice.at("scale"), .model = choice.at("model"), .data_dir = choice.at("data_dir")});
+    workload_ =
+        workload_registry()
+            .at(choice.at("workload"))
+            .make({.scale = choice.at("scale"), .model = choice.at("model"), .data_dir = choice.at("data_dir")});
     model_ = workload_->model(/*seed=*/1);
     return *model_;
   }

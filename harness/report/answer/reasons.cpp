@@ -152,8 +152,9 @@ const std::vector<AnswerRule>& reason_rules() {
          return member.record->spec.device == Device::cuda && member.record->spec.backend != no_backend;
        },
        [](const GroupFacts&, const RankedCase&) {
-         return std::string("the parts of its steps are unknown, because collectives on a GPU are not timed (--trace "
-                            "shows them)");
+         return std::string(
+             "the parts of its steps are unknown, because collectives on a GPU are not timed (--trace "
+             "shows them)");
        }},
       {"no-parts", RuleSubject::member, [](const GroupFacts&, const RankedCase&) { return true; },
        [](const GroupFacts&, const RankedCase&) { return std::string("the parts of its steps are unknown"); }},

@@ -1,12 +1,12 @@
-#include "harness/micro/ceilings.h"
+#include "harness/micro/ceilings/ceilings.h"
 
 #include <cstring>
 #include <vector>
 
 #include <ATen/ATen.h>
 
+#include "harness/micro/ceilings/tcp.h"
 #include "harness/micro/inputs.h"
-#include "harness/micro/tcp.h"
 #include "harness/report/stats/stats.h"
 
 namespace dpbench::micro {
@@ -40,13 +40,14 @@ void round_trip(const Team& team, const RankPair& pair, c10d::Backend& backend, 
   team.synchronize();
 }
 
-// Returns the median time in which rank `from` copies a message of 16 MiB from its GPU to that of rank `to`, which is on
-// the same host; 0 if the two ranks have the same device.
+// Returns the median time in which rank `from` copies a message of 16 MiB from its GPU to that of rank `to`, which is
+// on the same host; 0 if the two ranks have the same device.
 double seconds_of_copy_between(Team& team, int from, int to) {
   team.barrier();
   double seconds = 0;
   if (team.rank() == from && team.device_of(to) != team.device()) {
-    const at::Tensor there = new_message(team, most_message).to(team.device_of(to)), here = new_message(team, most_message);
+    const at::Tensor there = new_message(team, most_message).to(team.device_of(to)),
+                     here = new_message(team, most_message);
     copy_bytes(team, there, here);
     std::vector<double> all;
     for (int64_t i = 0; i < iterations_of(most_message); ++i)

@@ -1,4 +1,4 @@
-#include "harness/micro/tcp.h"
+#include "harness/micro/ceilings/tcp.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
