@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/micro/ceilings.h"
+#include "harness/micro/ceilings/ceilings.h"
 #include "harness/micro/collective.h"
 #include "harness/micro/team.h"
 #include "harness/report/stats/stats.h"
@@ -88,7 +88,7 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
   const Verified verified = team.verify([&] { return call ? wrong_elements(team, point, *call) : 0; });
   if (!verified.error.empty()) return state.SkipWithError(verified.error.c_str());
   const double copy = has_data ? copy_gb_s(team, member, world, size) : 0;
-  const double link = has_data ? link_gb_s(team, point.backend, world) : 0;
+  const double link = has_data ? slowest_link_gb_s(team, world) : 0;
   const std::vector<double> seconds = timed_calls(state, team, point, call);
   const double own_mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
   const double mean = team.sum(own_mean) / world, rate = static_cast<double>(size) / mean * 1e-9;

@@ -19,6 +19,7 @@ struct PairFigure {
 constexpr PairFigure pair_figures[] = {
     {"bandwidth_gb_s", "bandwidth (GB/s)", 1, 3, true},
     {"of_copy", "bandwidth (% of a copy by both ranks at once), same host", 100, 0, true},
+    {"of_link", "bandwidth (% of a plain TCP connection, or of a copy between GPUs)", 100, 0, true},
     {"latency_us", "latency (us), half a round trip of 4 B", 1, 2, false},
     {"wrong", "wrong elements", 1, 0, false}};
 
@@ -74,7 +75,7 @@ void PairTable::print(std::ostream& out) const {
 
 void PairTable::print_ranks(std::ostream& out, const std::string& name, const std::string& figure, const Matrix& matrix,
                             int decimals) const {
-  // The rate of a memory copy is measured only for ranks on one host's CPUs, so its matrix may be empty.
+  // A pair of ranks has the rate of either a memory copy or a link, so one of these matrices may be empty.
   if (matrix.empty()) return;
   const size_t world = std::stoul(part_of(name, "world"));
   Row titles = {"# rank", "host"};

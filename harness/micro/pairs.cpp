@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "harness/micro/ceilings.h"
+#include "harness/micro/ceilings/ceilings.h"
 #include "harness/micro/team.h"
 
 namespace dpbench::micro {
@@ -16,9 +16,10 @@ void run_pair(benchmark::State& state, Team& team, const RankPair& pair) {
   const Verified verified = team.verify([&] { return wrong_elements(team, pair); });
   if (!verified.error.empty()) return state.SkipWithError(verified.error.c_str());
   const double latency = seconds_of_round_trip(team, pair, least_message) / 2;
-  // The rate of a memory copy is the upper bound of the bandwidth between ranks on one host's CPUs. Between hosts or
-  // GPUs the link is the bound, and its rate is the bandwidth measured here, so no bound is reported.
-  const double copy = has_link(team, pair) ? 0 : copy_gb_s(team, pair.has(team.rank()), 2, pair.bytes);
+  // The bound of the bandwidth is the rate of the link between the ranks, or of a memory copy if there is no link.
+  const double link = link_gb_s(team, pair.from, pair.to);
+  const bool copies = link == 0 && team.share_host(pair.from, pair.to);
+  const double copy = copies ? copy_gb_s(team, pair.has(team.rank()), 2, pair.bytes) : 0;
   const double seconds = seconds_of_round_trip(team, pair, pair.bytes);
   const double bandwidth = static_cast<double>(pair.bytes) / seconds * 1e-9;
   for ([[maybe_unused]] auto _ : state) state.SetIterationTime(seconds);
@@ -27,9 +28,14 @@ void run_pair(benchmark::State& state, Team& team, const RankPair& pair) {
   state.counters["latency_us"] = latency * 1e6;
   state.counters["bandwidth_gb_s"] = bandwidth;
   state.counters["wrong"] = verified.wrong;
-  if (copy == 0) return;
-  state.counters["copy_gb_s"] = copy;
-  state.counters["of_copy"] = bandwidth / copy;
+  if (link > 0) {
+    state.counters["link_gb_s"] = link;
+    state.counters["of_link"] = bandwidth / link;
+  }
+  if (copy > 0) {
+    state.counters["copy_gb_s"] = copy;
+    state.counters["of_copy"] = bandwidth / copy;
+  }
 }
 
 void add_pair(Team& team, const RankPair& pair) {

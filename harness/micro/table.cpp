@@ -44,8 +44,9 @@ class Table : public benchmark::BenchmarkReporter {
         "# (n-1)/n for reduce_scatter, allgather, gather, scatter and alltoall, else 1:\n"
         "# the rate that each link must carry, for any world. of copy: busbw / rate of\n"
         "# a copy of this size by all ranks at once, measured just before. of link, for\n"
-        "# ranks on several hosts or GPUs: busbw / rate of a single message of 16 MiB\n"
-        "# over the slowest link from a rank to the next.\n");
+        "# ranks on several hosts or GPUs: busbw / rate of the slowest link from a rank\n"
+        "# to the next, measured without the backend: of a plain TCP connection between\n"
+        "# hosts, or of a copy between GPUs.\n");
     return true;
   }
 

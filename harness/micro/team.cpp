@@ -47,6 +47,13 @@ Team::Team(const Seat& seat, c10::intrusive_ptr<c10d::Store> store, at::Device d
   control_ = make_backend("gloo", prefixed, seat, seat.ranks, at::kCPU);
 }
 
+at::Device Team::device_of(int rank) const {
+  if (device_.is_cpu()) return device_;
+  const int local_rank = rank - std::stoi(store_->get_to_str(first_key(rank)));
+  const int gpus = c10::impl::VirtualGuardImpl(device_.type()).deviceCount();
+  return {device_.type(), static_cast<c10::DeviceIndex>(local_rank % gpus)};
+}
+
 void Team::synchronize() const {
   if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
 }

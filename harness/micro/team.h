@@ -40,12 +40,15 @@ class Team {
   // Results of the verified calls, equal on all ranks. failed: a call failed or gave wrong results on any rank.
   // unsupported: a backend lacks the operation, which is no failure. worked: a call succeeded.
   bool failed = false, unsupported = false, worked = false;
-  // Rates in GB/s of the slowest links, by backend and world, as measured by link_gb_s(); 0: no link.
-  std::map<std::pair<std::string, int>, double> links{};
+  // Rates in GB/s of the slowest links, by world, as measured by slowest_link_gb_s(); 0: no link.
+  std::map<int, double> links{};
 
   int rank() const { return seat_.rank; }
   at::Device device() const { return device_; }  // device of this rank's tensors
-  void synchronize() const;                      // waits for the work on the current stream of this rank's device
+  // Returns the device of another rank on this host.
+  at::Device device_of(int rank) const;
+  c10d::Store& store() const { return *store_; }
+  void synchronize() const;  // waits for the work on the current stream of this rank's device
   std::string host(int rank) const { return store_->get_to_str(host_key(rank)); }  // name of the rank's host
   // True if the two ranks are on one host. Hosts with equal names, such as containers, differ in their first rank.
   bool share_host(int rank, int other) const;

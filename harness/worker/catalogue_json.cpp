@@ -2,6 +2,7 @@
 
 #include <array>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -162,16 +163,53 @@ Json catalogue(bool with_cuda, size_t built_in) {
           {"not_built", not_built}};
 }
 
+namespace {
+
+// Makes the models of choices, one at a time. Consecutive choices of one model share it.
+class ChosenModel {
+ public:
+  const Model& of(const Json& choice) {
+    const Json now = {choice.at("workload"), choice.at("model"), choice.at("scale"), choice.at("data_dir")};
+    if (model_ && now == made_from_) return *model_;
+    model_.reset();
+    made_from_ = now;
+    workload_ =
+        workload_registry()
+            .at(choice.at("workload"))
+            .make({.scale = choice.at("scale"), .model = choice.at("model"), .data_dir = choice.at("data_dir")});
+    model_ = workload_->model(/*seed=*/1);
+    return *model_;
+  }
+
+ private:
+  Json made_from_;
+  std::unique_ptr<Workload> workload_;
+  std::shared_ptr<Model> model_;
+};
+
+void require_suitable(const Json& choice, const StrategyInfo& info, const Params& params, ChosenModel& model) {
+  if (!info.require_suitable || !choice.contains("workload")) return;
+  if (workload_registry().at(choice.at("workload")).probe) return;  // some strategies accept more on probes
+  info.require_suitable(model.of(choice), effective_mesh(info, params, choice.at("mesh"), choice.at("world")), params);
+}
+
+}  // namespace
+
 Json refusals(const std::vector<std::string>& choices) {
   Json reasons = Json::array();
+  ChosenModel model;
   for (const std::string& text : choices) {
     const Json choice = parse_json(text, "the choice of parameter values");
     Json reason = nullptr;
     try {
       const StrategyInfo& info = strategy_registry().at(choice.at("strategy").get<std::string>());
-      promised(info, Params(info.params, choice.at("params").get<ParamValues>(), info.name));
+      const Params params(info.params, choice.at("params").get<ParamValues>(), info.name);
+      promised(info, params);
+      require_suitable(choice, info, params, model);
     } catch (const UsageError& error) {
       reason = error.what();
+    } catch (const std::exception&) {
+      // The model cannot be made here, for example for lack of memory. The ranks will report it.
     }
     reasons.push_back(reason);
   }

@@ -21,8 +21,8 @@ std::string meaning_of(Gradient gradient);
 Json catalogue(bool with_cuda = true, size_t built_in = SIZE_MAX);
 
 // Returns for each choice of parameter values why the strategy refuses it, or null. A choice is the text of a JSON
-// object with the keys strategy and params. A strategy can still refuse a case when it starts, because of the model or
-// mesh.
+// object with the keys strategy and params. If it also has the keys workload, model, scale, data_dir, mesh and world,
+// StrategyInfo::require_suitable() judges the model. A strategy can still refuse a case when it starts.
 Json refusals(const std::vector<std::string>& choices);
 
 }  // namespace dpbench

@@ -74,6 +74,11 @@ Mesh::Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>
   axes_[0].size = group->getSize();
 }
 
+Mesh::Mesh(const MeshShape& shape) : shape_(shape) {
+  for (const NamedGroups& one : named_groups(shape))
+    axes_.push_back({.name = one.name, .size = static_cast<int>(one.groups.front().size())});
+}
+
 Mesh::Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>& world, const std::string& backend,
            const BackendSetup& setup)
     : shape_(shape), group_(world) {

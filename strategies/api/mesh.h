@@ -25,6 +25,8 @@ class Mesh {
   Mesh() = default;
   // Makes a mesh with one axis, which has all ranks of `group`. If `group` is null, the axis has one rank.
   Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+  // Makes a mesh without process groups, for checks that need only the sizes of the axes.
+  explicit Mesh(const MeshShape& shape);
   // Makes a mesh of all ranks of `world`. Each axis, and each axis divided into parts (AxisSize::part), gets new
   // process groups of the backend; a group of all ranks is `world` itself, and a single rank has no group. Collective:
   // every rank of the world calls it with the same axes. If two ranks pass different axes, it throws on every rank,

@@ -221,6 +221,10 @@ struct StrategyInfo {
   // Returns the user's mesh `asked`. If these values of Params need process groups of neighbouring ranks within an
   // axis, the function sets AxisSize::part of the axis. Empty: the strategy always runs on the user's mesh.
   std::function<MeshShape(const MeshShape& asked, const Params&)> mesh_for = {};
+  // Throws UsageError if the strategy cannot train this model on this mesh with these values of Params. dpbench calls
+  // it before it starts ranks, so that the case is refused in a dry run too; the constructor must still check. Empty:
+  // only the constructor checks.
+  std::function<void(const Model&, const MeshShape&, const Params&)> require_suitable = {};
   std::vector<Variant> variants = {};
 };
 

@@ -39,19 +39,13 @@ struct Ownership {
   std::vector<Parameter> shared, own;
 
   Ownership(const Replica& replica, const ddp::Options& options, const Setup& setup) {
-    const std::string ignore = "ddp.ignore=" + setup.params.text("ignore");
     if (replica.trainable().empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
     if (setup.clip_norm && !options.ignored.empty())
-      throw UsageError(ignore + " and --clip-norm cannot be combined: each rank would compute a different norm");
-    std::vector<std::string> unmatched = options.ignored;
-    std::string names;
-    for (const Parameter& parameter : replica.trainable()) {
-      (std::erase(unmatched, parameter.name) > 0 ? own : shared).push_back(parameter);
-      names += (names.empty() ? "" : ", ") + parameter.name;
-    }
-    if (!unmatched.empty())
-      throw UsageError(ignore + ": the model has no parameter " + unmatched[0] + " to train; it has: " + names);
-    if (shared.empty()) throw UsageError(ignore + " leaves no parameter to reduce");
+      throw UsageError("ddp.ignore=" + setup.params.text("ignore") +
+                       " and --clip-norm cannot be combined: each rank would compute a different norm");
+    ddp::require_ignorable(*replica.shared_model(), setup.params);
+    for (const Parameter& parameter : replica.trainable())
+      (std::ranges::count(options.ignored, parameter.name) > 0 ? own : shared).push_back(parameter);
   }
 
   bool is_own(const at::Tensor& tensor) const {
@@ -220,6 +214,8 @@ const RegisterStrategy ddp_strategy{
      .make = make<Ddp>,
      .traffic = ddp::traffic,
      .promise = ddp::promise,
+     .require_suitable = [](const Model& model, const MeshShape&,
+                            const Params& params) { ddp::require_ignorable(model, params); },
      .variants = ddp::variants()}};
 
 }  // namespace

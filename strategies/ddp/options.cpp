@@ -99,6 +99,20 @@ Options options_of(const Params& params) {
   return options;
 }
 
+void require_ignorable(const Model& model, const Params& params) {
+  const std::vector<std::string> ignored = names_in(params.text("ignore"));
+  if (ignored.empty()) return;
+  const NamedTensors trained = trained_parameters(model);
+  const std::string ignore = "ddp.ignore=" + params.text("ignore");
+  std::string names;
+  for (const auto& [name, tensor] : trained) names += (names.empty() ? "" : ", ") + name;
+  for (const std::string& name : ignored)
+    if (!find(trained, name))
+      throw UsageError(ignore + ": the model has no parameter " + name + " to train; it has: " + names);
+  if (std::ranges::all_of(trained, [&](const auto& one) { return std::ranges::count(ignored, one.first) > 0; }))
+    throw UsageError(ignore + " leaves no parameter to reduce");
+}
+
 std::vector<ParamInfo> parameters() {
   return {
       {"bucket_mb", "25", "maximum size of a bucket in MiB", "number above 0"},

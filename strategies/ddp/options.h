@@ -25,6 +25,9 @@ struct Options {
 // Throws UsageError with the parameter's name for an invalid value or for values that cannot be combined.
 Options options_of(const Params& params);
 
+// Throws UsageError if ddp.ignore names a parameter that the model does not train, or all that it trains.
+void require_ignorable(const Model& model, const Params& params);
+
 std::vector<ParamInfo> parameters();
 Settings settings();
 std::vector<Variant> variants();

@@ -5,8 +5,9 @@
 namespace dpbench::layout {
 namespace {
 
-Axis all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
-  if (!group) return {.name = world_axis};
+Axis all_ranks(const Mesh& mesh) {
+  const auto& group = mesh.group();
+  if (!group) return {.name = world_axis, .size = ranks_of(mesh.shape())};
   return {.name = world_axis, .group = group, .rank = group->getRank(), .size = group->getSize()};
 }
 
@@ -22,7 +23,7 @@ void require_groups(int64_t size, const Axis& shard, const std::string& strategy
 }  // namespace
 
 Axes::Axes(const Mesh& mesh)
-    : world(all_ranks(mesh.group())),
+    : world(all_ranks(mesh)),
       replicas(mesh.axis("dp")),
       cp(mesh.axis("cp")),
       pp(mesh.axis("pp")),

@@ -84,4 +84,17 @@ void refuse_uncut_sequence(const Model& model, const Axes& axes, const Options& 
                      ". Use kind=ring");
 }
 
+void refuse_unsuitable(const Model& model, const Mesh& mesh, const Options& options) {
+  Axes axes = checked_axes(mesh, options.name);
+  checked_tensor_plan(model, axes.tp, options.tensor);
+  checked_expert_plan(model, axes.ep, options.name);
+  const pipeline::Schedules schedules(options.pipeline, axes.pp.size);
+  const std::vector<pipeline::Stage> stages =
+      pipeline::cut_stages(model, schedules.rank_of_stages(), options.pipeline.blocks, options.name);
+  refuse_idle_ranks(model, stages, axes.pp, options.name);
+  refuse_parts_of_batch_statistics(pipeline::placed_buffers(model, stages), options);
+  refuse_uncut_sequence(model, axes, options);
+  if (options.sharded) axes.choose_shard(mesh, options);
+}
+
 }  // namespace dpbench::layout

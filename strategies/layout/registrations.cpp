@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "strategies/layout/layout.h"
+#include "strategies/layout/refusals.h"
 #include "strategies/layout/traffic.h"
 #include "workloads/base/error.h"
 
@@ -31,7 +32,12 @@ StrategyInfo info_of(const std::string& name, const std::string& summary, const 
           .traffic =
               [options_of](const TrafficQuery& query) { return traffic(options_of(query.params, query.dtype), query); },
           .collective_evaluation = true,
-          .promise = [options_of](StrategyInfo&, const Params& params) { options_of(params, std::nullopt); }};
+          .promise = [options_of](StrategyInfo&, const Params& params) { options_of(params, std::nullopt); },
+          .require_suitable =
+              [options_of](const Model& model, const MeshShape& mesh, const Params& params) {
+                // Every option takes effect in bfloat16, so no case is refused that its own dtype would allow.
+                refuse_unsuitable(model, Mesh(mesh), effective_on(mesh, options_of(params, at::kBFloat16)));
+              }};
 }
 
 StrategyInfo pipeline_info() {

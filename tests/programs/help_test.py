@@ -1,6 +1,7 @@
 """help_test.py DPBENCH: tests the commands' help, the man page, the shell completions, the committed reference page
 generated from them, and the table of a model's parameters."""
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -11,8 +12,9 @@ DPBENCH = sys.argv.pop()
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def dpbench(*words, code=0):
-    done = subprocess.run([DPBENCH, *words], text=True, capture_output=True, check=False)
+def dpbench(*words, code=0, **variables):
+    done = subprocess.run([DPBENCH, *words], text=True, capture_output=True, check=False,
+                          env={name: text for name, text in os.environ.items() if name != "COLUMNS"} | variables)
     assert done.returncode == code, (words, done.returncode, done.stderr)
     return done.stdout if code == 0 else done.stderr
 
@@ -34,6 +36,16 @@ class Help(unittest.TestCase):
         for command in commands():
             self.assertEqual(dpbench("help", command), dpbench(command, "--help"))
         self.assertEqual(dpbench("help"), dpbench("--help"))
+
+    def test_help_wraps_at_the_width_in_the_variable_columns_except_commands_to_copy(self):
+        for command in commands():
+            whole = dpbench("help", command)
+            for width in (80, 50):
+                with self.subTest(command=command, width=width):
+                    folded = dpbench("help", command, COLUMNS=str(width))
+                    self.assertEqual(folded.split(), whole.split())
+                    self.assertEqual([line for line in folded.splitlines()
+                                      if len(line) > width and not line.startswith("  dpbench ")], [])
 
     def test_help_refuses_unknown_commands_unknown_formats_and_a_command_with_a_format(self):
         self.assertIn("'frob'", dpbench("help", "frob", code=2))

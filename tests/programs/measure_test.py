@@ -341,6 +341,16 @@ class Refusals(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("no experts", done.stderr)
 
+    def test_a_dry_run_refuses_strategies_and_values_that_do_not_suit_the_model(self):
+        for words, said in ((("cp",), "no sequence"), (("ep",), "no experts"),
+                            (("ddp", "--param", "ddp.ignore=nope"), "the model has no parameter nope"),
+                            (("pp", "--param", "pp.blocks=9+9"), "18 blocks in 2 stages")):
+            with self.subTest(words):
+                done = subprocess.run([DPBENCH, "--dry-run", "--cpus", "2", "--workload", "mnist-mlp", "--strategy", *words],
+                                      capture_output=True, text=True, timeout=280)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(said, done.stderr)
+
 
 class Traces(unittest.TestCase):
     def traced(self, *flags):

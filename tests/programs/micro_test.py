@@ -160,15 +160,21 @@ class Micro(unittest.TestCase):
             hosts = {host: [float(cell) for cell in cells] for host, *cells in rows_of(figure + ", worst pair")}
             self.assertEqual(list(hosts), ["host-0", "host-1"])
             self.assertEqual(hosts["host-0"], [worst(ranks[0][0], ranks[1][0]), worst(ranks[0][1:] + ranks[1][1:])])
-        of_copy = [cells for _, _, *cells in rows_of(r"bandwidth \(%.*from the rank")]
-        self.assertEqual([[cell != "-" for cell in cells] for cells in of_copy],
-                         [[a != b and a // 2 == b // 2 for b in range(4)] for a in range(4)], "only on one host")
+        of_copy, of_link = ([[cell != "-" for cell in cells] for _, _, *cells in rows_of(figure)]
+                            for figure in (r"bandwidth \(% of a copy.*from the rank", r"bandwidth \(% of a plain TCP.*from the rank"))
+        self.assertEqual(of_copy, [[a != b and a // 2 == b // 2 for b in range(4)] for a in range(4)], "only on one host")
+        self.assertEqual(of_link, [[a // 2 != b // 2 for b in range(4)] for a in range(4)], "only between hosts")
+
+    def test_the_table_of_pairs_tells_two_hosts_with_the_same_name_apart_by_their_first_rank(self):
+        table, host = self.launched(1, "--pairs", "--backend", "gloo", "--max-bytes", "4"), re.escape(socket.gethostname())
+        self.assertRegex(table, rf"\n# host +{host} +{host}#1\n")
 
     def test_the_bandwidth_of_collectives_on_two_hosts_is_printed_as_a_share_of_the_rate_of_the_slowest_link(self):
-        words = ("--collective", "allreduce,broadcast", "--backend", "gloo", "--min-bytes", "1MiB", "--max-bytes",
+        words = ("--collective", "allreduce,broadcast", "--backend", "gloo,shm", "--min-bytes", "1MiB", "--max-bytes",
                  "1MiB")
         entries = json.loads(self.launched(1, *words, "-o", "json"))["benchmarks"]
-        self.assertEqual(len({entry["link_gb_s"] for entry in entries}), 1, "measured once")
+        self.assertEqual(len(entries), 4)
+        self.assertEqual(len({entry["link_gb_s"] for entry in entries}), 1, "measured once, without the backend")
         for entry in entries:
             self.assertGreater(entry["link_gb_s"], 0)
             self.assertAlmostEqual(entry["of_link"], entry["busbw_gb_s"] / entry["link_gb_s"], places=9)

@@ -15,18 +15,41 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INSTALLATION = pathlib.Path(sys.argv.pop(1)).resolve()
 EXAMPLE = ROOT / "tests/plugin_example"
-# Actions that exist only on GitHub's runner, so this test skips them. The cache actions are not needed: files stay in
-# place between two runs.
-LEFT_OUT = {"actions/checkout@v4", "actions/upload-artifact@v4", "actions/cache/restore@v4", "actions/cache/save@v4"}
+# Actions that exist only on GitHub's runner, so this test skips them.
+LEFT_OUT = {"actions/checkout@v4", "actions/upload-artifact@v4"}
+# Every job of GitHub starts without the cached files, except torch: copies of it would take too long.
+KEPT = "~/.cache/dpbench/env"
 ACTION = "OWNER/dpbench/scripts/ci/plugin@main"
 
 
+class Cache:
+    """The cache of a repository on GitHub, in which a key is written once."""
+
+    def __init__(self, folder):
+        self.folder, self.newest_first = folder, []
+
+    def restore(self, path, key, prefixes):
+        """Returns the key whose files were restored to `path`; None if there is none."""
+        found = next((one for wanted in [key, *prefixes] for one in self.newest_first if one.startswith(wanted)), None)
+        if found:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["cp", "-a", self.folder / found, path], check=True)
+        return found
+
+    def save(self, path, key):
+        if key not in self.newest_first:
+            self.folder.mkdir(exist_ok=True)
+            subprocess.run(["cp", "-a", path, self.folder / key], check=True)
+            self.newest_first.insert(0, key)
+
+
 class GithubJob:
-    """Runs the steps of a job until one fails."""
+    """Runs the steps of a job until one fails. `restored` lists the keys of the caches that it restored."""
     gate, copied_to, inputs_at = "github.yml", ".github/workflows/dpbench.yml", "        with:\n          plugin:"
 
-    def __init__(self, folder, event, environment):
+    def __init__(self, folder, event, environment, cache):
         self.folder, self.event, self.code, self.printed, self.ran = folder, event, 0, "", []
+        self.cache, self.restored = cache, []
         self.temp = tempfile.mkdtemp(prefix="runner-", dir=folder.parent)
         self.environment = environment | {"RUNNER_TEMP": self.temp, "GITHUB_BASE_REF": "main", "GITHUB_ACTIONS": "true",
                                           "GITHUB_STEP_SUMMARY": f"{self.temp}/summary"}
@@ -50,7 +73,10 @@ class GithubJob:
         if kind == "steps":
             step, _, output = rest.partition(".outputs.")
             return outputs.get(step, {}).get(output, "")
-        return {"github.event_name": self.event, "github.sha": "0" * 40}[name] if kind == "github" else inputs[rest]
+        if name == "github.sha":
+            return subprocess.run(["git", "rev-parse", "HEAD"], cwd=self.folder, check=True, capture_output=True,
+                                  text=True).stdout.strip()
+        return {"github.event_name": self.event}[name] if kind == "github" else inputs[rest]
 
     def holds(self, condition, *values):
         terms = [re.fullmatch(r"(\S+) (==|!=) '(.*)'", term).groups() for term in condition.split(" && ")]
@@ -70,8 +96,24 @@ class GithubJob:
                 self.run(action["runs"]["steps"], defaults | step["with"])
             elif "run" in step:
                 outputs[step.get("id")] = self.shell(step, inputs, outputs)
+            elif step["uses"].startswith("actions/cache/"):
+                outputs[step.get("id")] = self.use_cache(step, inputs, outputs)
             elif step["uses"] not in LEFT_OUT:
                 raise AssertionError(f"{step['uses']} is not known to be an action that only a runner has")
+
+    def use_cache(self, step, *values):
+        """Restores or saves a cache and returns the outputs of the step."""
+        if step["with"]["path"] == KEPT:
+            return {"cache-hit": "true"}
+        given = {name: self.filled(text, *values) for name, text in step["with"].items()}
+        path = self.folder / pathlib.Path(given["path"]).expanduser()
+        if "/save@" in step["uses"]:
+            self.cache.save(path, given["key"])
+            return {}
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        found = self.cache.restore(path, given["key"], given.get("restore-keys", "").split())
+        self.restored += [found] if found else []
+        return {"cache-hit": "true" if found == given["key"] else ""}
 
     def shell(self, step, *values):
         """Runs a step and returns its outputs."""
@@ -97,7 +139,7 @@ class GitlabJob:
     """Runs the lines of a job in one shell, as GitLab's runner does, until one fails."""
     gate, copied_to, inputs_at = "gitlab.yml", ".gitlab-ci.yml", "    inputs:\n      plugin:"
 
-    def __init__(self, folder, event, environment):
+    def __init__(self, folder, event, environment, _):
         self.folder, self.printed, self.ran = folder, "", []
         of_event = {"push": {"CI_PIPELINE_SOURCE": "push", "CI_COMMIT_BRANCH": "main"},
                     "pull_request": {"CI_PIPELINE_SOURCE": "merge_request_event",
@@ -163,6 +205,7 @@ class Repository:
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         self.here = self.root / "checkout"
+        self.cache = Cache(self.root / "cache")
         self.environment = {name: text for name, text in os.environ.items()
                             if name not in ("DPBENCH", "DPBENCH_TORCH", "PYTHONPATH", "CMAKE_PREFIX_PATH")}
         # Keep cases that are disturbed by other programs: a step is mostly sleep, so it takes the same time on a busy
@@ -198,7 +241,7 @@ class Repository:
     def job(self, event, code, said):
         """Runs the workflow for an event. Expects the exit code `code`, and the text `said` in the output or the
         summary."""
-        job = self.job_of(self.here, event, dict(self.environment))
+        job = self.job_of(self.here, event, dict(self.environment), self.cache)
         job.disown()
         job.start()
         self.assertEqual(job.code, code, job.printed)
@@ -240,7 +283,13 @@ class PythonFile(Repository):
 
 
 class PythonFileAndWheel(PythonFile, unittest.TestCase):
-    pass
+    def test_the_ci_of_a_new_repository_fails_wrong_and_slower_builds(self):
+        super().test_the_ci_of_a_new_repository_fails_wrong_and_slower_builds()
+        # The wheel was compiled once, and each push to main stored its baseline.
+        kinds = sorted(key.rsplit("-", 1)[0] if "baseline" in key else key[:14] for key in self.cache.newest_first)
+        self.assertEqual(kinds, ["dpbench-baseline", "dpbench-build-"])
+        again = self.job("pull_request", 1, "SLOWER")
+        self.assertEqual(sorted(again.restored), sorted(self.cache.newest_first))
 
 
 class PythonFileOnGitlab(PythonFile, unittest.TestCase):

@@ -144,6 +144,35 @@ class Ci(unittest.TestCase):
                 self.keep_baseline(usable[:2])
                 self.check(name, "1", 0, "ratio-to-baseline:30%", cores=usable[:1])
 
+    def test_the_caches_of_a_plugins_ci_are_new_if_and_only_if_what_they_hold_would_differ(self):
+        tree = self.root / "tree"
+        for path in ("scripts/ci/plugin/install", "scripts/find-torch"):
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(FILES.parents[1] / path, tree / path)
+        for path in ("CMakeLists.txt", "harness/a.cpp", "strategies/b.h", "workloads/c.h", "tests/d.cpp", "README.md"):
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text("first", encoding="utf-8")
+
+        def names():
+            done = subprocess.run([tree / "scripts/ci/plugin/install", "--names"], check=True, capture_output=True, text=True)
+            return dict(line.split("=", 1) for line in done.stdout.splitlines())
+
+        first = names()
+        self.assertEqual(set(first), {"torch-cache", "build-cache"})
+        for path, is_built in (("README.md", False), ("tests/d.cpp", False), ("harness/a.cpp", True),
+                               ("strategies/b.h", True), ("workloads/c.h", True), ("CMakeLists.txt", True)):
+            with self.subTest(path):
+                (tree / path).write_text("second", encoding="utf-8")
+                now = names()
+                self.assertEqual(now["build-cache"] != first["build-cache"], is_built)
+                self.assertEqual(now["torch-cache"], first["torch-cache"])
+                (tree / path).write_text("first", encoding="utf-8")
+        find_torch = tree / "scripts/find-torch"
+        changed = re.sub(r'(?m)^DEFAULT_VERSION = ".*"', 'DEFAULT_VERSION = "9.9.9"', find_torch.read_text(encoding="utf-8"))
+        find_torch.write_text(changed, encoding="utf-8")
+        self.assertTrue(names()["torch-cache"].startswith("dpbench-torch-9.9.9-"))
+        self.assertNotEqual(names()["build-cache"], first["build-cache"])
+
     def test_every_command_of_the_ci_examples_is_run_by_these_tests(self):
         self.assertEqual({path.name for path in FILES.glob("*.yml")}, {"github.yml", "gitlab.yml", "keep-baseline.yml"})
         for path in FILES.glob("*.yml"):

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/front/text/fold.h"
 #include "harness/front/text/text.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
@@ -109,9 +110,10 @@ std::string help_text(const std::vector<Command>& commands, const std::string& n
   set_up(app, commands, command);
   const std::string head = std::string(title) + "\n\nUsage: " + usage_of(commands, command) + "\n\n";
   if (is_first(commands, command))
-    return head + examples_text(command) + "\n" + app.help() + commands_text(commands) + exit_codes_text(command) +
-           variables_text();
-  return head + command.summary + "\n\n" + examples_text(command) + "\n" + app.help() + exit_codes_text(command);
+    return folded_columns(head + examples_text(command) + "\n" + app.help() + commands_text(commands) +
+                          exit_codes_text(command) + variables_text());
+  return folded_columns(head + command.summary + "\n\n" + examples_text(command) + "\n" + app.help() +
+                        exit_codes_text(command));
 }
 
 std::string flag_label(const Flag& flag) {

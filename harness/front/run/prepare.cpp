@@ -75,9 +75,18 @@ void require_accessible(const std::string& data) {
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
 }
 
-// Returns a case's choice of parameter values as the text of a JSON object.
-std::string choice_of(const CaseSpec& spec) {
-  return Json({{"strategy", spec.strategy}, {"params", spec.params}}).dump();
+// Returns a case's choice of parameter values, model and mesh as the text of a JSON object. `check` reports the models
+// that a strategy refuses as results, so its choices have no model.
+std::string choice_of(const CaseSpec& spec, bool with_model) {
+  Json choice = {{"strategy", spec.strategy}, {"params", spec.params}};
+  if (with_model)
+    choice.update({{"workload", spec.workload},
+                   {"model", spec.model},
+                   {"scale", spec.scale},
+                   {"data_dir", spec.data_dir},
+                   {"mesh", spec.mesh},
+                   {"world", spec.world}});
+  return choice.dump();
 }
 
 }  // namespace
@@ -98,12 +107,17 @@ void plan_cases(Prepared& prepared) {
   if (!prepared.options.dry_run) require_open_files(most);
 }
 
-void skip_contradictions(Prepared& prepared) {
+void skip_refused(Prepared& prepared) {
   Plan& plan = prepared.plan;
+  const bool with_model = !prepared.options.what.check;
+  // Default values never contradict each other, and without a mesh they suit every model.
+  const auto is_asked = [&](const CaseSpec& spec) {
+    return !spec.params.empty() || (with_model && !spec.mesh.empty());
+  };
   std::map<std::string, std::string> reasons;  // by choice of values: why it is refused; empty: accepted
   for (const CaseSpec& spec : plan.cases)
-    if (!spec.params.empty()) reasons[choice_of(spec)];
-  if (reasons.empty()) return;  // all cases have default values, which never contradict each other
+    if (is_asked(spec)) reasons[choice_of(spec, with_model)];
+  if (reasons.empty()) return;
   std::vector<std::string> asked;
   for (const auto& [choice, none] : reasons) asked.push_back(choice);
   const auto answers =
@@ -114,7 +128,7 @@ void skip_contradictions(Prepared& prepared) {
   std::vector<CaseSpec> kept;
   std::vector<SkippedCase> refused;
   for (CaseSpec& spec : plan.cases) {
-    const std::string reason = spec.params.empty() ? "" : reasons.at(choice_of(spec));
+    const std::string reason = is_asked(spec) ? reasons.at(choice_of(spec, with_model)) : "";
     if (!reason.empty()) {
       refused.push_back({std::move(spec), reason});
       continue;
@@ -122,8 +136,10 @@ void skip_contradictions(Prepared& prepared) {
     accepting.insert(spec.strategy);
     kept.push_back(std::move(spec));
   }
-  for (const SkippedCase& one : refused)
-    if (!accepting.contains(one.spec.strategy)) throw UsageError(one.reason);
+  for (const SkippedCase& one : refused) {
+    const bool chosen = !prepared.options.what.strategies.empty() || !one.spec.params.empty();
+    if (chosen && !accepting.contains(one.spec.strategy)) throw UsageError(one.reason);
+  }
   plan.cases = std::move(kept);
   std::ranges::move(refused, std::back_inserter(plan.skipped));
 }

@@ -21,7 +21,7 @@ void Run::prepare() { prepared_ = dpbench::prepare(options_, find_worker(), worl
 
 void Run::plan() {
   plan_cases(prepared_);
-  skip_contradictions(prepared_);
+  skip_refused(prepared_);
 }
 
 Ending Run::print_plan() const { return {.unsaved = !print(plan_text(shown_plan(), options_.output))}; }

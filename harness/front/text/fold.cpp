@@ -108,4 +108,31 @@ std::string folded(const std::string& lines) {
   return text;
 }
 
+std::string folded_columns(const std::string& lines) {
+  constexpr size_t indent_below = 8;
+  const size_t width = fold_width();
+  if (width == 0) return lines;
+  std::string text;
+  for (const auto& line : split(lines, '\n')) {
+    const size_t start = std::min(line.find_first_not_of(' '), line.size());
+    const size_t end = line.find("  ", start);
+    const bool has_columns = end != line.npos;
+    if (display_width(line) <= width || (!has_columns && line.starts_with("  dpbench "))) {
+      text += line + "\n";
+      continue;
+    }
+    size_t hang = has_columns ? line.find_first_not_of(' ', end) : start;
+    std::string head = line.substr(0, hang);
+    const std::string body = line.substr(hang);
+    if (width < hang + least_text) {
+      if (has_columns) text += line.substr(0, end) + "\n";
+      hang = indent_below;
+      head = std::string(hang, ' ');
+    }
+    const auto parts = wrapped(body, width - hang);
+    for (size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? head : std::string(hang, ' ')) + parts[i] + "\n";
+  }
+  return text;
+}
+
 }  // namespace dpbench

@@ -18,4 +18,8 @@ std::vector<std::string> folded_rows(const std::vector<std::vector<std::string>>
 // lines are indented by two more columns. Single words never wrap.
 std::string folded(const std::string& lines);
 
+// Like folded(), for lines of two columns, which are separated by two or more spaces: the second column wraps under
+// itself, or on the lines below if little width is left for it. Lines that are one command to copy stay whole.
+std::string folded_columns(const std::string& lines);
+
 }  // namespace dpbench

@@ -17,6 +17,9 @@ namespace {
 constexpr double explaining_share = 0.5;
 // Communication counts as not hidden if computing hides less than this share of it.
 constexpr double little_overlap = 0.1;
+// A GPU with throttled clocks explains why a case is slower if the share of throttled readings exceeds that of the
+// faster case by at least this much.
+constexpr double much_throttling = 0.2;
 
 // Returns the share of the time difference between `member` and a faster case that one part of the step explains. Times
 // are per sample.
@@ -66,6 +69,16 @@ std::string shared_text(const GroupFacts& facts, const RankedCase& member) {
   return listed(words);
 }
 
+bool replays_graph(const CaseRecord& record) { return record.mean_phases_ns().contains("graph"); }
+
+// True if the cases have the same strategy, parameters except `graph`, backend and mesh.
+bool same_without_graph(CaseSpec a, CaseSpec b) {
+  a.params.erase("graph"), b.params.erase("graph");
+  return a.strategy == b.strategy && a.params == b.params && a.backend == b.backend && a.mesh == b.mesh;
+}
+
+double throttled(const RankedCase& member) { return member.record->derived.throttled_share.value_or(0); }
+
 std::string against(const GroupFacts& facts, const RankedCase& member, double (*part)(const StepParts&)) {
   return percent_text(part(*member.parts)) + " of its step, against " +
          percent_text(part(*faster_than(facts, member).parts));
@@ -79,6 +92,30 @@ const std::vector<AnswerRule>& reason_rules() {
        [](const GroupFacts&, const RankedCase& member) { return member.record->derived.straggler.has_value(); },
        [](const GroupFacts&, const RankedCase& member) {
          return "rank " + std::to_string(*member.record->derived.straggler) + " is slower than the others";
+       }},
+      {"throttled", RuleSubject::member,
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return throttled(member) - throttled(faster_than(facts, member)) >= much_throttling;
+       },
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return "its GPUs were throttled in " + percent_text(throttled(member)) + " of the readings, against " +
+                percent_text(throttled(faster_than(facts, member)));
+       }},
+      {"no-graph", RuleSubject::member,
+       [](const GroupFacts& facts, const RankedCase& member) {
+         const CaseRecord& faster = *faster_than(facts, member).record;
+         return same_without_graph(faster.spec, member.record->spec) && replays_graph(faster) &&
+                !replays_graph(*member.record);
+       },
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return "it launches each operation, where " + faster_than(facts, member).label + " replays a recorded step";
+       }},
+      {"exposed-copies", RuleSubject::member,
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return member.record->spec.backend == no_backend && by_communication(facts, member);
+       },
+       [](const GroupFacts& facts, const RankedCase& member) {
+         return "copying between its devices is " + against(facts, member, communication_in);
        }},
       {"exposed-operation", RuleSubject::member,
        [](const GroupFacts& facts, const RankedCase& member) {
@@ -110,6 +147,15 @@ const std::vector<AnswerRule>& reason_rules() {
          return member.parts && faster_than(facts, member).parts;
        },
        shared_text},
+      {"untimed-on-gpu", RuleSubject::member,
+       [](const GroupFacts&, const RankedCase& member) {
+         return member.record->spec.device == Device::cuda && member.record->spec.backend != no_backend;
+       },
+       [](const GroupFacts&, const RankedCase&) {
+         return std::string(
+             "the parts of its steps are unknown, because collectives on a GPU are not timed (--trace "
+             "shows them)");
+       }},
       {"no-parts", RuleSubject::member, [](const GroupFacts&, const RankedCase&) { return true; },
        [](const GroupFacts&, const RankedCase&) { return std::string("the parts of its steps are unknown"); }},
   };

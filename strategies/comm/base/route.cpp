@@ -38,6 +38,28 @@ std::string source_address(const addrinfo& target) {
   return text;
 }
 
+struct Interface {
+  std::string name, address;
+};
+
+// Returns the first address of this host, with its interface, for which holds() is true; empty texts if there is none.
+template <class Holds>
+Interface interface_where(const Holds& holds) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owned(list, &freeifaddrs);
+  for (const ifaddrs* at = list; at; at = at->ifa_next) {
+    const int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+    if (family != AF_INET && family != AF_INET6) continue;
+    char text[NI_MAXHOST];
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(at->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) continue;
+    const Interface found{at->ifa_name, text};
+    if (holds(found)) return found;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string address_towards_master() {
@@ -53,18 +75,11 @@ std::string address_towards_master() {
 }
 
 std::string interface_of(const std::string& address) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return {};
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owned(list, &freeifaddrs);
-  for (const ifaddrs* at = list; at; at = at->ifa_next) {
-    const int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
-    if (family != AF_INET && family != AF_INET6) continue;
-    char text[NI_MAXHOST];
-    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (getnameinfo(at->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 && address == text)
-      return at->ifa_name;
-  }
-  return {};
+  return interface_where([&](const Interface& one) { return one.address == address; }).name;
+}
+
+std::string address_of_interface(const std::string& name) {
+  return interface_where([&](const Interface& one) { return one.name == name; }).address;
 }
 
 }  // namespace dpbench

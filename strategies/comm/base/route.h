@@ -11,5 +11,7 @@ std::string address_towards_master();
 
 // Returns the name of the network interface with this address; an empty string if there is none.
 std::string interface_of(const std::string& address);
+// Returns the first address of the network interface with this name; an empty string if there is none.
+std::string address_of_interface(const std::string& name);
 
 }  // namespace dpbench

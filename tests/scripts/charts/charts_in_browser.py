@@ -1,6 +1,7 @@
 """charts_in_browser.py DPBENCH: tests the report page of every kind of report in a real browser, at two widths, in
 light and dark mode, and printed."""
 import json
+import math
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import xml.etree.ElementTree as xml
 
 sys.path[:0] = [str(pathlib.Path(__file__).parents[3] / "scripts/charts")]
 
+import environment
 import palette
 import sample_runs
 from browser import Browser
@@ -315,6 +317,18 @@ class Charts(unittest.TestCase):
         self.assertEqual(len(logarithmic), 8, logarithmic)
         for name in ("world", "samples/s", "tensor", "µs", "GB/s", "memory", "step", "%"):
             self.assertTrue(any(name in label for label in logarithmic), name)
+
+    def test_every_bar_starts_at_zero_or_at_the_end_of_another_bar_on_a_linear_axis_from_zero(self):
+        script = pathlib.Path(__file__).with_name("bars.py")
+        drawn = subprocess.run([environment.python(), "-EsB", script], check=True, capture_output=True)
+        # The boxes of the charts "samples" are ranges around a median, no bars.
+        bars = [bar for bar in json.loads(drawn.stdout) if not bar["chart"].startswith("samples-")]
+        kinds = {re.match("memory-parts|[a-z]+", bar["chart"])[0] for bar in bars}
+        self.assertEqual(kinds, {"strategies", "parts", "memory", "memory-parts", "tune"})
+        for bar in bars:
+            with self.subTest(bar["chart"]):
+                self.assertEqual((bar["low"], bar["scale"]), (0, "linear"))
+                self.assertTrue(any(math.isclose(bar["start"], end) for end in (0, *bar["ends"])), bar)
 
     def test_a_strategy_has_one_colour_in_all_charts(self):
         colours = {}

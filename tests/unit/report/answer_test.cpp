@@ -305,6 +305,23 @@ std::vector<RuleCase> rule_cases() {
   Report busy = run_of({fast});
   constexpr std::string_view busy_text = "other programs took 1.0 of 2 cores in 1 of 3 cases";
   busy.disturbance = busy_text;
+  // Collectives on a GPU have no times, so the parts of a step with collectives are unknown there.
+  const auto on_gpu = [](CaseRecord record, std::map<std::string, double> phases) {
+    record.spec.device = Device::cuda, record.spec.id = case_id(record.spec);
+    record.launches.push_back({.index = 0, .ranks = {{.phases_ns = std::move(phases)}}});
+    return record;
+  };
+  const std::map<std::string, double> eager = {{"forward", 40}, {"backward", 60}};
+  const auto gpus = [&](const CaseRecord& faster, const CaseRecord& slower) {
+    Report run = run_of({faster, slower});
+    run.cases[0] = on_gpu(changed(timed("gpu", 1, 1, 0), [](CaseRecord& one) { one.spec.baseline = true; }), eager);
+    run.cases[0].derived.speedup = run.cases[0].derived.efficiency = 1;
+    run.cases[0].derived.speedup_low.reset(), run.cases[0].derived.speedup_high.reset();
+    return run;
+  };
+  const CaseRecord fast_gpu = on_gpu(timed("ddp", 2, 1.8, 0.01), eager),
+                   slow_gpu = on_gpu(timed("zero1", 2, 1.6, 0.01), eager);
+  const auto with_graph = [](CaseRecord& record) { record.spec.params = {{"graph", "on"}}; };
   constexpr std::string_view left_out = "zero1/toy/cpu:2/shm/weak/b64/f32";
   return {
       {"alone", run_of({timed("ddp", 2, 1.66, 0.05)}), {"ddp", "1.66x (1.61 to 1.71)", "one device", "world of 2"}},
@@ -343,6 +360,18 @@ std::vector<RuleCase> rule_cases() {
       {"straggler",
        slower_than_fast(changed(slow, [](CaseRecord& record) { record.derived.straggler = 3; })),
        {"zero1", "rank 3"}},
+      {"throttled",
+       gpus(fast_gpu, changed(slow_gpu, [](CaseRecord& record) { record.derived.throttled_share = 0.4; })),
+       {"zero1", "throttled", "40 %", "0.0 %"}},
+      {"no-graph",
+       gpus(on_gpu(changed(timed("ddp", 2, 1.8, 0.01), with_graph), {{"graph", 100}}),
+            on_gpu(timed("ddp", 2, 1.6, 0.01), eager)),
+       {"ddp graph=on is fastest", "launches each operation", "ddp graph=on", "replays"}},
+      {"exposed-copies",
+       gpus(on_gpu(changed(timed("dp", 2, 1.8, 0.01), with_graph), eager),
+            on_gpu(timed("dp", 2, 1.6, 0.01), {{"forward", 80}, {"scatter", 20}})),
+       {"dp", "copying between its devices", "20 %", "0.0 %"}},
+      {"untimed-on-gpu", gpus(fast_gpu, slow_gpu), {"zero1", "12 %", "on a GPU", "--trace"}},
       {"exposed-operation", slower_than_fast(by_shares(slow, 14, 1)), {"zero1", "12 %", "11 to 14 %", "allgather"}},
       {"exposed-communication",
        slower_than_fast(by_shares(slow, 14, 1, 0.5)),

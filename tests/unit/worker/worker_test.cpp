@@ -340,6 +340,36 @@ TEST(Refusals, NameParameterValuesThatContradictEachOtherOrADefault) {
   expect_contains(reasons[5].get<std::string>(), {"pp.blocks=junk", "2+3+1"});
 }
 
+// Returns why a strategy refuses a workload's model in a world of 2; empty if it accepts the model.
+std::string refusal_of_model(const std::string& strategy, const ParamValues& params, const std::string& workload,
+                             const std::string& mesh = "", const std::string& model = "") {
+  const Json reasons = refusals({Json({{"strategy", strategy},
+                                       {"params", params},
+                                       {"workload", workload},
+                                       {"model", model},
+                                       {"scale", 1},
+                                       {"data_dir", ""},
+                                       {"mesh", mesh},
+                                       {"world", 2}})
+                                     .dump()});
+  return reasons.at(0).is_null() ? "" : reasons.at(0).get<std::string>();
+}
+
+TEST(Refusals, NameParameterValuesThatDoNotSuitTheModelBeforeAnyRankStarts) {
+  const std::string tiny = "tiny,layers=1";
+  expect_contains(refusal_of_model("cp", {}, "mnist-mlp", "cp=2"), {"cp", "no sequence"});
+  expect_contains(refusal_of_model("cp", {{"kind", "ulysses"}}, "gpt", "cp=2", tiny + ",heads=1"), {"kind=ring"});
+  expect_contains(refusal_of_model("ep", {}, "gpt", "ep=2", tiny), {"no experts"});
+  expect_contains(refusal_of_model("ddp", {{"ignore", "nope"}}, "mnist-mlp"), {"ddp.ignore=nope", "weight"});
+  expect_contains(refusal_of_model("pp", {{"blocks", "90+1"}}, "gpt", "pp=2", tiny), {"91 blocks in 2 stages"});
+  expect_contains(refusal_of_model("pp", {}, "mnist-mlp", "pp=64"), {"too few for the 64 ranks"});
+  expect_contains(refusal_of_model("fsdp", {{"reshard", "3"}}, "mnist-mlp", "shard=4"), {"does not divide"});
+  EXPECT_EQ(refusal_of_model("cp", {}, "gpt", "cp=2", tiny), "");
+  EXPECT_EQ(refusal_of_model("pp", {}, "gpt", "pp=2", tiny), "");
+  EXPECT_EQ(refusal_of_model("fsdp", {{"reshard", "2"}}, "mnist-mlp", "shard=4"), "");
+  EXPECT_EQ(refusal_of_model("ddp", {{"bucket_mb", "1"}}, "mnist-mlp"), "");
+}
+
 // Returns the row of a parameter in the parameter table of a workload's model.
 Json row_of(const std::string& name, const std::string& workload, const std::string& model = "") {
   for (const Json& row : parameters_json(workload, model))

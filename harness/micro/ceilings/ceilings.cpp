@@ -1,11 +1,11 @@
-#include "harness/micro/ceilings.h"
+#include "harness/micro/ceilings/ceilings.h"
 
-#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include <ATen/ATen.h>
 
+#include "harness/micro/ceilings/tcp.h"
 #include "harness/micro/inputs.h"
 #include "harness/report/stats/stats.h"
 
@@ -40,6 +40,23 @@ void round_trip(const Team& team, const RankPair& pair, c10d::Backend& backend, 
   team.synchronize();
 }
 
+// Returns the median time in which rank `from` copies a message of 16 MiB from its GPU to that of rank `to`, which is
+// on the same host; 0 if the two ranks have the same device.
+double seconds_of_copy_between(Team& team, int from, int to) {
+  team.barrier();
+  double seconds = 0;
+  if (team.rank() == from && team.device_of(to) != team.device()) {
+    const at::Tensor there = new_message(team, most_message).to(team.device_of(to)),
+                     here = new_message(team, most_message);
+    copy_bytes(team, there, here);
+    std::vector<double> all;
+    for (int64_t i = 0; i < iterations_of(most_message); ++i)
+      all.push_back(seconds_of([&] { copy_bytes(team, there, here); }));
+    seconds = median(all);
+  }
+  return team.sum(seconds);
+}
+
 }  // namespace
 
 double copy_gb_s(Team& team, bool member, int members, int64_t bytes) {
@@ -52,10 +69,6 @@ double copy_gb_s(Team& team, bool member, int members, int64_t bytes) {
   for (int64_t i = 0; i < iterations_of(bytes); ++i) seconds.push_back(seconds_of([&] { copy_bytes(team, to, from); }));
   const double mean = team.sum(member ? median(seconds) : 0) / members;
   return static_cast<double>(bytes) / mean * 1e-9;
-}
-
-bool has_link(const Team& team, const RankPair& pair) {
-  return pair.from != pair.to && (team.device().is_cuda() || !team.share_host(pair.from, pair.to));
 }
 
 double wrong_elements(Team& team, const RankPair& pair) {
@@ -80,15 +93,20 @@ double seconds_of_round_trip(Team& team, const RankPair& pair, int64_t bytes) {
   return team.sum(team.rank() == pair.from ? seconds / static_cast<double>(trips) : 0);
 }
 
-double link_gb_s(Team& team, const std::string& backend, int world) {
-  const auto [link, is_new] = team.links.try_emplace({backend, world}, 0);
+double link_gb_s(Team& team, int from, int to) {
+  if (from == to) return 0;
+  const double seconds = team.share_host(from, to) ? seconds_of_copy_between(team, from, to)
+                                                   : seconds_of_tcp_round_trip(team, from, to, most_message);
+  return seconds > 0 ? static_cast<double>(most_message) / seconds * 1e-9 : 0;
+}
+
+double slowest_link_gb_s(Team& team, int world) {
+  const auto [slowest, is_new] = team.links.try_emplace(world, 0);
   for (int from = 0; is_new && from < world; ++from) {
-    const RankPair pair{backend, world, from, (from + 1) % world, most_message};
-    if (!has_link(team, pair) || !team.verify([&] { return wrong_elements(team, pair); }).error.empty()) continue;
-    const double rate = static_cast<double>(pair.bytes) / seconds_of_round_trip(team, pair, pair.bytes) * 1e-9;
-    link->second = link->second == 0 ? rate : std::min(link->second, rate);
+    const double rate = link_gb_s(team, from, (from + 1) % world);
+    if (rate > 0 && (slowest->second == 0 || rate < slowest->second)) slowest->second = rate;
   }
-  return link->second;
+  return slowest->second;
 }
 
 }  // namespace dpbench::micro

@@ -1,5 +1,5 @@
-// Measures the rates that limit collectives: the rate at which ranks copy memory, and the rate at which a rank sends to
-// another. Tables print each measured bandwidth as a share of these rates.
+// Measures the rates that limit collectives, without their backends: the rate at which ranks copy memory, and the rates
+// of the links between hosts and between GPUs. Tables print each measured bandwidth as a share of these rates.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,6 @@ struct RankPair {
   bool has(int rank) const { return rank == from || rank == to; }
 };
 
-// True if a message between the ranks crosses a link of the machine: they are on different hosts or use GPUs.
-bool has_link(const Team& team, const RankPair& pair);
-
 // Sends one message and returns its number of wrong elements on this rank.
 double wrong_elements(Team& team, const RankPair& pair);
 
@@ -34,9 +31,11 @@ double wrong_elements(Team& team, const RankPair& pair);
 // The ranks outside the pair wait. Every rank of the team must call this function.
 double seconds_of_round_trip(Team& team, const RankPair& pair, int64_t bytes);
 
-// Returns the rate in GB/s of the slowest link in the ring of the first `world` ranks: each rank in turn sends messages
-// of 16 MiB to the next. Returns 0 if no rank of the ring has a link to the next, or the backend cannot send. Measures
-// once per backend and world. Every rank of the team must call this function.
-double link_gb_s(Team& team, const std::string& backend, int world);
+// Return the rate in GB/s of a link, measured with 16 MiB: between hosts of one TCP connection, between two GPUs of a
+// host of a copy. link_gb_s() measures the link between two ranks, slowest_link_gb_s() all links from a rank of the
+// first `world` ranks to the next rank, once per world. They return 0 if there is no link or it cannot be measured.
+// Every rank of the team must call these functions.
+double link_gb_s(Team& team, int from, int to);
+double slowest_link_gb_s(Team& team, int world);
 
 }  // namespace dpbench::micro
