@@ -49,14 +49,17 @@ struct TrafficQuery {
   // Number of this rank's samples in each micro-batch. `micro` lists the micro-batches of this step, `earlier` those of
   // all previous steps since the strategy's construction.
   std::vector<int64_t> micro = {}, earlier = {};
-  // Returns the cost and the output's sizes of each of the model's blocks, in float32; an empty list if the model has
-  // no blocks or samples differ in size. The first call runs the model; queries of several steps share its result.
+  // Returns the cost and the output's sizes and dtype of each of the model's blocks, computed in `dtype`; an empty list
+  // if the model has no blocks or samples differ in size. The first call runs the model; queries of several steps share
+  // its result.
   std::function<const std::vector<BlockRun>&()> block_runs = {};
 
   // stored() returns the dtype in which a strategy stores the given parameter or buffer. bytes_of() returns the total
   // size in bytes of tensors that are stored in these dtypes.
   at::ScalarType stored(const at::Tensor& tensor) const;
   int64_t bytes_of(const NamedTensors& tensors) const;
+  // Returns the size of an element of an activation. cast: true if autocast converts the activation to its dtype.
+  int64_t element_bytes(bool cast = false) const;
 };
 
 // Returns the traffic of one rank in one step. Returns nullopt if there is no formula for these parameters or this

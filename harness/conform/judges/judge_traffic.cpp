@@ -156,7 +156,8 @@ void judge_traffic(const Trial& trial, Rows& rows) {
   const char compared[] = "bytes and calls of each collective operation of a step with the strategy's formula";
   if (strategy.recorded) return rows.skipped("collective-bytes", compared, "a replayed step calls no collectives");
   const auto model = first_model(trial.bench);
-  const BlockRuns block_runs = runs_at_first_call(trial.bench.workload);
+  const BlockRuns block_runs =
+      runs_at_first_call(trial.bench.workload, trial.scenario.dtype, trial.bench.devices.at(0));
   const Params params = params_of(trial.bench, trial.scenario);
   bool judged = false;
   const auto judge = [&](const Operations& due, const Operations& found, const std::string& whose, size_t step) {
