@@ -164,6 +164,13 @@ class Micro(unittest.TestCase):
         self.assertEqual([[cell != "-" for cell in cells] for cells in of_copy],
                          [[a != b and a // 2 == b // 2 for b in range(4)] for a in range(4)], "only on one host")
 
+    def test_the_matrix_of_hosts_tells_hosts_of_one_name_apart_by_their_first_rank(self):
+        table = self.launched(1, "--pairs", "--backend", "gloo", "--max-bytes", "64KiB")
+        found = re.search(r"\n# pairs/backend:gloo/world:2: bandwidth \(GB/s\), worst pair.*\n(.*\n.*\n.*\n)", table)
+        heads = [row.split() for row in found[1].splitlines()]
+        host = socket.gethostname()
+        self.assertEqual([heads[0][2:], heads[1][0], heads[2][0]], [[f"{host}@0", f"{host}@1"], f"{host}@0", f"{host}@1"])
+
     def test_the_bandwidth_of_collectives_on_two_hosts_is_printed_as_a_share_of_the_rate_of_the_slowest_link(self):
         words = ("--collective", "allreduce,broadcast", "--backend", "gloo", "--min-bytes", "1MiB", "--max-bytes",
                  "1MiB")
