@@ -27,6 +27,9 @@ struct Traffic {
   // True if the samples determine how the bytes are divided between ranks, but not their sum over all ranks. The checks
   // then compare only the sum of `bytes` over all ranks with the counted bytes.
   bool sum_only = false;
+  // True if the samples determine even the sum over all ranks. The checks then compare neither bytes nor calls of this
+  // operation on this axis, and reports have no figure for them.
+  bool unknown = false;
 };
 
 // The forward pass of one sample through a block of the model.
@@ -63,7 +66,7 @@ struct TrafficQuery {
 };
 
 // Returns the traffic of one rank in one step. Returns nullopt if there is no formula for these parameters or this
-// step, or if the content of the samples determines even the sum over all ranks.
+// step.
 using TrafficFormula = std::function<std::optional<std::vector<Traffic>>(const TrafficQuery& query)>;
 
 }  // namespace dpbench

@@ -19,11 +19,12 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const ExpertPlan& plan, 
   return {{"ep", "allreduce", flat_bytes(query, shared), flat_buffers(query, shared)},
           {"ep", "allgather", gathers * plan.experts * word, gathers},
           // Tokens travel to the experts and back, in the forward and in the backward pass. The bytes of one rank
-          // depend on the tokens that its experts get; their sum over ranks does not.
+          // depend on the tokens that its experts get; their sum over ranks does not, unless experts drop tokens.
           {.axis = "ep",
            .op = "alltoall",
            .bytes = query.samples * (forward + backward) * plan.rows * plan.hidden * sent_and_returned,
-           .sum_only = true}};
+           .sum_only = true,
+           .unknown = plan.rows == 0}};
 }
 
 }  // namespace dpbench::experts

@@ -112,7 +112,6 @@ std::vector<fsdp::Span> Formula::own_stages() const {
 bool Formula::exists() const {
   if (moving() > 1 && options_.sharded && options_.sharded->gathered) return false;
   if (options_.tensor.verify && tp_.size > 1) return false;
-  if (ep_.size > 1 && expert_plan_.rows == 0) return false;
   const bool agree = ep_.size > 1 || (has_units_ && shard_.size > 1);
   if (options_.pipeline.microbatches > 1 && agree) return false;
   return pp_.size == 1 || (!query_.block_runs().empty() && (tp_.size == 1 || plan_.tokens > 0));

@@ -267,6 +267,13 @@ class CollectiveLedger(unittest.TestCase):
                 # Amounts are summed over ranks: under ep, the samples decide which rank sends how many bytes.
                 self.assertEqual(counted, formula, case["id"])
 
+    def test_the_bytes_of_tokens_have_no_formula_if_experts_drop_some_but_all_other_collectives_of_ep_have(self):
+        (case,) = run("--workload", "gpt", "--model", "tiny-experts,capacity=0.7", "--cpus", "2", "--batch", "3", "--launches", "1", "--samples", "1",
+                      "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off", strategy="ep")["cases"]
+        self.assertEqual(case["status"], "ok", case["reason"])
+        for entry in case["launches"][0]["ranks"][0]["profile"]["ledger"]:
+            self.assertEqual(entry["formula_bytes"], None if entry["op"] == "alltoall" else entry["bytes"], entry)
+
     def test_plan_predicts_the_bytes_that_the_ledger_counts_on_each_axis(self):
         # Bytes that one of two ranks sends for each byte that it passes to a collective. Collectives that are not
         # listed, or run on other axes, move only a few numbers in these cases and are not counted.
