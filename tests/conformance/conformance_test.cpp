@@ -565,7 +565,7 @@ const std::vector<Meshed> meshes_with_formula = {
     {"cp=2,tp=2", "probe-llama", {{"sequence", "on"}}, at::kBFloat16, 1},
     {"cp=2,pp=2", "gpt", {{"microbatches", "2"}}, at::kBFloat16, 2},
     {"cp=2,pp=2", "probe-llama", {{"kind", "ulysses"}}, at::kBFloat16, 1},
-    {"cp=2,tp=2", "gpt-exact", {{"kind", "ulysses"}}, at::kBFloat16, 1},
+    {"cp=2,tp=2", "gpt-exact-llama", {{"kind", "ulysses"}}, at::kBFloat16, 1},
     {"ep=2,pp=2", "probe-experts", {{"schedule", "zb-h1"}}, at::kBFloat16, 1},
     {"shard=2,ep=2", "gpt-exact-experts", {{"unit", "3"}}, at::kBFloat16, 2},
     {"shard=2,tp=2", "gpt", {{"unit", "3"}}, at::kBFloat16, 2},
