@@ -44,8 +44,8 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, 
   const int64_t losses = share.has_loss ? std::ssize(share.parts) : 0;
   std::vector<Traffic> all = {{"cp", "allreduce", flat_bytes(query, share.parameters) + losses * query.element_bytes(),
                                flat_buffers(query, share.parameters) + losses}};
-  const int64_t forward = share.runs(plan.first_layer, plan.layers, Pass::forward),
-                backward = share.runs(plan.first_layer, plan.layers, Pass::backward);
+  const int64_t forward = share.runs(plan.first_layer, plan.layers, Direction::forward),
+                backward = share.runs(plan.first_layer, plan.layers, Direction::backward);
   const int64_t elements = query.samples * plan.head_size;  // elements of one attention head and token, of all samples
   if (options.kind == Kind::ring) {
     const TokenCut cut(plan.tokens, cp.size, options.zigzag);

@@ -12,8 +12,8 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const ExpertPlan& plan, 
   std::erase_if(shared,
                 [&](const auto& one) { return std::ranges::count(plan.cuts, one.first, &TensorCut::name) > 0; });
   const auto word = static_cast<int64_t>(sizeof(int64_t));
-  const int64_t forward = share.runs(plan.first_layer, plan.layers, Pass::forward),
-                backward = share.runs(plan.first_layer, plan.layers, Pass::backward);
+  const int64_t forward = share.runs(plan.first_layer, plan.layers, Direction::forward),
+                backward = share.runs(plan.first_layer, plan.layers, Direction::backward);
   const int64_t gathers = std::ssize(share.parts) * forward;
   const int64_t sent_and_returned = query.element_bytes() + query.element_bytes(plan.casts_results);
   return {{"ep", "allreduce", flat_bytes(query, shared), flat_buffers(query, shared)},

@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-enum class Pass { forward, backward };
+enum class Direction { forward, backward };  // of a pass
 
 struct RankShare {
   NamedTensors parameters;     // trained parameters of this rank's blocks: the part of each that the rank stores
@@ -26,20 +26,20 @@ struct RankShare {
   bool computes_block(size_t block) const { return computes.empty() || (block < computes.size() && computes[block]); }
 
   // Returns how often this rank runs a pass through a block for a part.
-  int64_t runs(size_t block, Pass pass) const {
+  int64_t runs(size_t block, Direction pass) const {
     if (!computes_block(block)) return 0;
-    return pass == Pass::forward && block < again.size() && again[block] ? 2 : 1;
+    return pass == Direction::forward && block < again.size() && again[block] ? 2 : 1;
   }
 
   // Returns the sum of runs() over the blocks first .. first + count - 1.
-  int64_t runs(size_t first, int64_t count, Pass pass) const {
+  int64_t runs(size_t first, int64_t count, Direction pass) const {
     int64_t sum = 0;
     for (size_t block = first; block < first + static_cast<size_t>(count); ++block) sum += runs(block, pass);
     return sum;
   }
 
   // Returns the calls of a function of TensorSplit and their elements, summed over this rank's passes through blocks.
-  SplitCalls sum_of(const CallsOfBlocks& of_blocks, Pass pass) const {
+  SplitCalls sum_of(const CallsOfBlocks& of_blocks, Direction pass) const {
     SplitCalls sum;
     for (const auto& [block, calls] : of_blocks) {
       const int64_t times = runs(block, pass);

@@ -41,7 +41,7 @@ Options options_of(const Params& params) {
 std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, const TensorPlan& plan, const Axis& tp,
                              const RankShare& share) {
   std::vector<Traffic> all;
-  const auto add = [&](const char* op, Pass of_left, Pass of_entered, int64_t tokens) {
+  const auto add = [&](const char* op, Direction of_left, Direction of_entered, int64_t tokens) {
     const SplitCalls left = share.sum_of(plan.left, of_left), entered = share.sum_of(plan.entered, of_entered);
     const int64_t of_token = query.samples * (bytes_of(left, query) + bytes_of(entered, query)) / share.sequence;
     all.push_back({"tp", op, of_token * tokens, calls_of(left, entered, options, share)});
@@ -50,10 +50,10 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, 
     // With sequence parallelism, each activation is all-gathered in one of the two passes and reduce-scattered in the
     // other. Shorter pieces of the sequence are padded.
     const int64_t piece = even_pieces(share.tokens, tp.size).front();
-    add("allgather", Pass::backward, Pass::forward, piece);
-    add("reduce_scatter", Pass::forward, Pass::backward, piece * tp.size);
+    add("allgather", Direction::backward, Direction::forward, piece);
+    add("reduce_scatter", Direction::forward, Direction::backward, piece * tp.size);
   } else {
-    add("allreduce", Pass::forward, Pass::backward, share.tokens);
+    add("allreduce", Direction::forward, Direction::backward, share.tokens);
   }
   for (const SplitCalls& of_loss : {plan.totals, plan.maxima}) {
     if (!share.has_loss) continue;
