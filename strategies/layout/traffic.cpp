@@ -12,6 +12,7 @@
 #include "strategies/context/token_cut.h"
 #include "strategies/experts/options.h"
 #include "strategies/fsdp/row_cut.h"
+#include "strategies/fsdp/unit_plan.h"
 #include "strategies/parts/rank_share.h"
 #include "strategies/pipeline/stages.h"
 #include "strategies/pipeline/traffic.h"
