@@ -118,14 +118,7 @@ size_t run_benchmarks(const Team& team, const CommandLine& line, int ranks) {
   if (team.rank() > 0) return benchmark::RunSpecifiedBenchmarks(&silent);
   if (line.has("--benchmark_format")) return benchmark::RunSpecifiedBenchmarks();
   std::vector<std::string> hosts;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::string name = team.host(rank);
-    int first = 0;  // first rank of this rank's host
-    while (first < rank && !team.share_host(rank, first)) ++first;
-    const bool is_taken = std::ranges::find(hosts, name) != hosts.end();  // another host, such as a container
-    hosts.push_back(first < rank ? hosts[static_cast<size_t>(first)]
-                                 : name + (is_taken ? "#" + std::to_string(rank) : ""));
-  }
+  for (int rank = 0; rank < ranks; ++rank) hosts.push_back(team.host(rank));
   return benchmark::RunSpecifiedBenchmarks(table_reporter(std::cout, hosts).get());
 }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <chrono>
 #include <exception>
+#include <map>
+#include <set>
 #include <string>
 
 #include <ATen/ATen.h>
@@ -37,12 +39,29 @@ CommBackend make_backend(const std::string& name, const c10::intrusive_ptr<c10d:
                                            .directory = ""});
 }
 
+// Key under which the store has the number of the first rank on this rank's host.
+std::string first_key(int rank) { return "first/" + std::to_string(rank); }
+
+// Tells all ranks the host of this rank, and returns the result of Team::host() for each rank.
+std::vector<std::string> exchanged_hosts(c10d::Store& store, const Seat& seat) {
+  store.set("host/" + std::to_string(seat.rank), own_host());
+  store.set(first_key(seat.rank), std::to_string(seat.rank - seat.local_rank));
+  std::vector<std::string> names, hosts;
+  std::map<std::string, std::set<std::string>> hosts_named;
+  for (int rank = 0; rank < seat.ranks; ++rank) {
+    names.push_back(store.get_to_str("host/" + std::to_string(rank)));
+    hosts.push_back(names.back() + "@" + store.get_to_str(first_key(rank)));
+    hosts_named[names.back()].insert(hosts.back());
+  }
+  for (size_t rank = 0; rank < names.size(); ++rank)
+    if (hosts_named[names[rank]].size() == 1) hosts[rank] = names[rank];
+  return hosts;
+}
+
 }  // namespace
 
 Team::Team(const Seat& seat, c10::intrusive_ptr<c10d::Store> store, at::Device device)
-    : seat_(seat), device_(device), store_(std::move(store)) {
-  store_->set(host_key(seat.rank), own_host());
-  store_->set(first_key(seat.rank), std::to_string(seat.rank - seat.local_rank));
+    : seat_(seat), device_(device), store_(std::move(store)), hosts_(exchanged_hosts(*store_, seat)) {
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>("control", store_);
   control_ = make_backend("gloo", prefixed, seat, seat.ranks, at::kCPU);
 }
@@ -56,10 +75,6 @@ at::Device Team::device_of(int rank) const {
 
 void Team::synchronize() const {
   if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
-}
-
-bool Team::share_host(int rank, int other) const {
-  return host(rank) == host(other) && store_->get_to_str(first_key(rank)) == store_->get_to_str(first_key(other));
 }
 
 CommBackend Team::backend(const std::string& name, int world) {

@@ -45,13 +45,13 @@ class Team {
 
   int rank() const { return seat_.rank; }
   at::Device device() const { return device_; }  // device of this rank's tensors
-  // Returns the device of another rank on this host.
-  at::Device device_of(int rank) const;
+  at::Device device_of(int rank) const;          // device of another rank on this host
   c10d::Store& store() const { return *store_; }
   void synchronize() const;  // waits for the work on the current stream of this rank's device
-  std::string host(int rank) const { return store_->get_to_str(host_key(rank)); }  // name of the rank's host
-  // True if the two ranks are on one host. Hosts with equal names, such as containers, differ in their first rank.
-  bool share_host(int rank, int other) const;
+  // Returns the name of the rank's host. If hosts have equal names, such as containers, the number of the host's first
+  // rank is added: "node@8".
+  const std::string& host(int rank) const { return hosts_[static_cast<size_t>(rank)]; }
+  bool share_host(int rank, int other) const { return host(rank) == host(other); }
   // Returns this rank's communication backend of the first `world` ranks. The first call creates the backend and must
   // be made by all these ranks.
   CommBackend backend(const std::string& name, int world);
@@ -63,12 +63,10 @@ class Team {
   Verified verify(const std::function<double()>& call);
 
  private:
-  static std::string host_key(int rank) { return "host/" + std::to_string(rank); }
-  static std::string first_key(int rank) { return "first/" + std::to_string(rank); }
-
   Seat seat_;
   at::Device device_;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::vector<std::string> hosts_;  // result of host(), by rank
   CommBackend control_;
   std::map<std::pair<std::string, int>, CommBackend> backends_;
 };

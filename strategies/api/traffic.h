@@ -27,6 +27,9 @@ struct Traffic {
   // True if the samples determine how the bytes are divided between ranks, but not their sum over all ranks. The checks
   // then compare only the sum of `bytes` over all ranks with the counted bytes.
   bool sum_only = false;
+  // True if the samples determine even the sum over all ranks. The checks then compare neither bytes nor calls of this
+  // operation on this axis, and reports have no figure for them.
+  bool unknown = false;
 };
 
 // The forward pass of one sample through a block of the model.
@@ -49,18 +52,21 @@ struct TrafficQuery {
   // Number of this rank's samples in each micro-batch. `micro` lists the micro-batches of this step, `earlier` those of
   // all previous steps since the strategy's construction.
   std::vector<int64_t> micro = {}, earlier = {};
-  // Returns the cost and the output's sizes of each of the model's blocks, in float32; an empty list if the model has
-  // no blocks or samples differ in size. The first call runs the model; queries of several steps share its result.
+  // Returns the cost and the output's sizes and dtype of each of the model's blocks, computed in `dtype`; an empty list
+  // if the model has no blocks or samples differ in size. The first call runs the model; queries of several steps share
+  // its result.
   std::function<const std::vector<BlockRun>&()> block_runs = {};
 
   // stored() returns the dtype in which a strategy stores the given parameter or buffer. bytes_of() returns the total
   // size in bytes of tensors that are stored in these dtypes.
   at::ScalarType stored(const at::Tensor& tensor) const;
   int64_t bytes_of(const NamedTensors& tensors) const;
+  // Returns the size of an element of an activation. cast: true if autocast converts the activation to its dtype.
+  int64_t element_bytes(bool cast = false) const;
 };
 
 // Returns the traffic of one rank in one step. Returns nullopt if there is no formula for these parameters or this
-// step, or if the content of the samples determines even the sum over all ranks.
+// step.
 using TrafficFormula = std::function<std::optional<std::vector<Traffic>>(const TrafficQuery& query)>;
 
 }  // namespace dpbench

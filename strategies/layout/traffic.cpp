@@ -12,6 +12,7 @@
 #include "strategies/context/token_cut.h"
 #include "strategies/experts/options.h"
 #include "strategies/fsdp/row_cut.h"
+#include "strategies/fsdp/unit_plan.h"
 #include "strategies/parts/rank_share.h"
 #include "strategies/pipeline/stages.h"
 #include "strategies/pipeline/traffic.h"
@@ -53,8 +54,10 @@ class Formula {
     return experts_.piece(name, tensors_.piece(name, whole));
   }
   std::vector<Stage> cut_into_stages() const;
+  std::vector<fsdp::Span> own_stages() const;
   RankShare rank_share() const;
   void set_tokens(RankShare& share) const;
+  void set_recomputed(RankShare& share) const;
   SequencePlan own_sequence_plan() const;
   fsdp::UnitShare unit_share(const std::vector<Placed>& parameters, const RankShare& share) const;
   std::vector<Traffic> of_replicas(const RankShare& share) const;
@@ -99,11 +102,17 @@ std::vector<Stage> Formula::cut_into_stages() const {
                               balances ? pipeline::flop_of(query_.block_runs()) : std::vector<double>());
 }
 
+// Returns the blocks of each of this rank's stages.
+std::vector<fsdp::Span> Formula::own_stages() const {
+  std::vector<fsdp::Span> own;
+  for (const Stage& stage : stages_)
+    if (stage.rank == pp_.rank) own.push_back({stage.first, stage.last});
+  return own;
+}
+
 bool Formula::exists() const {
-  if (moving() > 1 && query_.dtype == at::kBFloat16) return false;
-  if (cp_.size * tp_.size * ep_.size > 1 && query_.model.recompute() > 0) return false;
+  if (moving() > 1 && options_.sharded && options_.sharded->gathered) return false;
   if (options_.tensor.verify && tp_.size > 1) return false;
-  if (ep_.size > 1 && expert_plan_.rows == 0) return false;
   const bool agree = ep_.size > 1 || (has_units_ && shard_.size > 1);
   if (options_.pipeline.microbatches > 1 && agree) return false;
   return pp_.size == 1 || (!query_.block_runs().empty() && (tp_.size == 1 || plan_.tokens > 0));
@@ -130,7 +139,23 @@ RankShare Formula::rank_share() const {
     share.parameters.emplace_back(one.name, stored);
   }
   set_tokens(share);
+  set_recomputed(share);
   return share;
+}
+
+// Marks the blocks that the backward pass computes again. A unit's blocks are run apart from those of other units.
+void Formula::set_recomputed(RankShare& share) const {
+  const Model& model = query_.model;
+  std::vector<fsdp::Span> spans = own_stages();
+  if (has_units_) {
+    const auto units = fsdp::plan_units(model, options_.sharded->blocks_per_unit, spans).units;
+    spans.clear();
+    for (const fsdp::PlannedUnit& unit : units) spans.push_back(unit.blocks);
+  }
+  share.again.assign(model.blocks().size(), false);
+  for (auto [first, last] : spans)
+    while (const size_t count = model.recomputed_blocks(first, last))
+      for (size_t i = 0; i < count; ++i) share.again[first++] = true;
 }
 
 void Formula::set_tokens(RankShare& share) const {
@@ -160,12 +185,9 @@ fsdp::UnitShare Formula::unit_share(const std::vector<Placed>& parameters, const
   using pipeline::Kind;
   fsdp::UnitShare units{.shard = shard_, .replicas = replicas_, .parts = std::ssize(share.parts)};
   std::vector<size_t> number(stages_.size());  // index of each stage among this rank's stages
-  for (size_t s = 0; s < stages_.size(); ++s) {
-    if (is_here(static_cast<int>(s))) {
-      number[s] = units.stages.size();
-      units.stages.push_back({stages_[s].first, stages_[s].last});
-    }
-  }
+  units.stages = own_stages();
+  for (size_t s = 0, mine = 0; s < stages_.size(); ++s)
+    if (is_here(static_cast<int>(s))) number[s] = mine++;
   pipeline::Schedules schedules(options_.pipeline, pp_.size);
   const pipeline::Schedule& schedule = schedules.of(static_cast<int>(share.parts.size()));
   for (const pipeline::Action& action : schedule.ranks[static_cast<size_t>(pp_.rank)]) {

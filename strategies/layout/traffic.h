@@ -10,10 +10,8 @@
 namespace dpbench::layout {
 
 // Returns the traffic of one rank in one step. Returns nullopt if a part of it has no formula:
-// - under autocast with cp, pp, tp or ep: a layer then chooses the dtype of an activation,
-// - with recomputation and cp, tp or ep: some activations are exchanged again,
+// - with the parameter gather=bf16 and cp, pp, tp or ep: the dtype of an activation then depends on its parameters,
 // - with tp.verify,
-// - with experts that drop tokens,
 // - with several parts of a micro-batch (pipeline.microbatches) and shard or ep: ranks agree on their number,
 // - with pp, if the model has no blocks or its samples differ in size,
 // - with pp and tp, unless all activations between blocks are whole or cut along the sequence.

@@ -11,8 +11,6 @@ namespace {
 
 constexpr auto header_bytes = static_cast<int64_t>(header_words * sizeof(int64_t));
 
-int64_t element_bytes(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
-
 // The number and size of the messages that this rank sends and receives in a step.
 struct Messages {
   int64_t sent = 0, received = 0;              // bytes
@@ -50,7 +48,7 @@ void add_ties(Messages& messages, const TrafficQuery& query, const std::vector<S
     if (!stored) continue;
     std::set<int> ranks;
     for (const int stage : one.stages) ranks.insert(stages[static_cast<size_t>(stage)].rank);
-    const int64_t bytes = (stored->numel() + 1) * element_bytes(query.stored(*stored));
+    const int64_t bytes = (stored->numel() + 1) * static_cast<int64_t>(c10::elementSize(query.stored(*stored)));
     for (size_t other = 1; other < ranks.size(); ++other) messages.send(bytes), messages.receive(bytes);
   }
 }
@@ -73,7 +71,7 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, 
   return {{"pp", "send", messages.sent, messages.sent_calls},
           {"pp", "recv", messages.received, messages.received_calls},
           // The last stage broadcasts the loss, after a header.
-          {"pp", "broadcast", header_bytes + element_bytes(query.dtype), 2}};
+          {"pp", "broadcast", header_bytes + query.element_bytes(), 2}};
 }
 
 }  // namespace dpbench::pipeline

@@ -517,6 +517,8 @@ TEST(CheckOfFsdpsGatheredBytes, FailsIfUnitsAreGatheredFartherAheadThanTheParame
 struct Meshed {
   std::string mesh, workload = "gpt";
   ParamValues params = {};
+  at::ScalarType dtype = at::kFloat;
+  int64_t recompute = 0;
 };
 
 class CollectiveBytesOfLayouts : public testing::TestWithParam<Meshed> {};
@@ -525,9 +527,11 @@ TEST_P(CollectiveBytesOfLayouts, EqualTheSumOfTheFormulasOfTheAxes) {
   const auto rows = check_in_threads({.strategy = strategy_registry().at("layout"),
                                       .workload = workload_registry().at(GetParam().workload),
                                       .world = ranks_of(parse_mesh(GetParam().mesh)),
+                                      .dtype = GetParam().dtype,
                                       .params = GetParam().params,
                                       .filter = "collective-bytes",
-                                      .mesh = GetParam().mesh});
+                                      .mesh = GetParam().mesh,
+                                      .recompute = GetParam().recompute});
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].status, CheckStatus::passed) << message_of(rows[0]);
 }
@@ -556,12 +560,23 @@ const std::vector<Meshed> meshes_with_formula = {
     {"dp=2,shard=2,tp=2"},
     {"dp=2,shard=2", "gpt", {{"reduce", "bf16"}, {"sync", "each"}}},
     {"cp=2,pp=2,tp=2", "gpt-exact"},
-    {"shard=2,pp=2,tp=2", "gpt", {{"sequence", "on"}}}};
+    {"shard=2,pp=2,tp=2", "gpt", {{"sequence", "on"}}},
+    {"dp=2,pp=2", "convnet", {{"schedule", "gpipe"}}, at::kBFloat16},
+    {"cp=2,tp=2", "probe-llama", {{"sequence", "on"}}, at::kBFloat16, 1},
+    {"cp=2,pp=2", "gpt", {{"microbatches", "2"}}, at::kBFloat16, 2},
+    {"cp=2,pp=2", "probe-llama", {{"kind", "ulysses"}}, at::kBFloat16, 1},
+    {"cp=2,tp=2", "gpt-exact-llama", {{"kind", "ulysses"}}, at::kBFloat16, 1},
+    {"ep=2,pp=2", "probe-experts", {{"schedule", "zb-h1"}}, at::kBFloat16, 1},
+    {"shard=2,ep=2", "gpt-exact-experts", {{"unit", "3"}}, at::kBFloat16, 2},
+    {"shard=2,tp=2", "gpt", {{"unit", "3"}}, at::kBFloat16, 2},
+    {"shard=2,pp=2,tp=2", "gpt", {{"sequence", "on"}, {"unit", "2"}}, at::kFloat, 1}};
 
 INSTANTIATE_TEST_SUITE_P(Meshes, CollectiveBytesOfLayouts, testing::ValuesIn(drawn(meshes_with_formula, 3)),
                          [](const auto& one) {
                            std::string name = one.param.mesh + "_" + one.param.workload;
                            for (const auto& [key, value] : one.param.params) name += "_" + key + "_" + value;
+                           if (one.param.dtype == at::kBFloat16) name += "_autocast";
+                           if (one.param.recompute > 0) name += "_recompute_" + std::to_string(one.param.recompute);
                            for (char& c : name)
                              if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
                            return name;

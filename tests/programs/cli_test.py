@@ -436,6 +436,7 @@ class Cli(Runs):
         self.assertNotIn("cpu/flags/", message)
         self.assertRegex(message, r"(?m)^gpus +none\b")
         self.assertRegex(message, r"(?m)^versions/cuda +13\.0 \(.*this is a fake\)$")
+        self.assertRegex(message, r"(?m)^versions/nccl +2\.28\.9 \(.*this is a fake\)$")
         self.assertRegex(message, r"(?m)^versions/torch +2\.11\.0$")
 
     def test_dpbench_env_prints_json_on_request(self):

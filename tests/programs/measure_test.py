@@ -241,11 +241,16 @@ class CollectiveLedger(unittest.TestCase):
         self.assertEqual(gathers, {"on": {"dp"}, "2": {"dp", "dp/2"}})
 
     def test_the_counted_bytes_of_the_collectives_of_tp_cp_pp_and_ep_equal_their_formula(self):
-        for strategy, model, params in (("tp", "tiny", ("tp.sequence=off,on",)), ("cp", "tiny", ("cp.kind=ring,ulysses",)),
-                                        ("pp", "tiny", ("pp.schedule=1f1b,zbv",)), ("ep", "tiny-experts", ())):
+        plain, narrow_and_recomputed = (), ("--dtype", "bf16", "--recompute", "1")
+        for strategy, model, params, flags in (("tp", "tiny", ("tp.sequence=off,on",), plain), ("cp", "tiny", ("cp.kind=ring,ulysses",), plain),
+                                               ("pp", "tiny", ("pp.schedule=1f1b,zbv",), plain), ("ep", "tiny-experts", (), plain),
+                                               ("tp", "tiny", ("tp.sequence=off,on",), narrow_and_recomputed),
+                                               ("cp", "tiny", ("cp.kind=ring,ulysses",), narrow_and_recomputed),
+                                               ("cp", "tiny-llama", ("cp.kind=ring,ulysses",), narrow_and_recomputed),
+                                               ("pp", "tiny", (), narrow_and_recomputed), ("ep", "tiny-experts", (), narrow_and_recomputed)):
             report = run("--workload", "gpt", "--model", model, "--cpus", "2", "--batch", "3", "--accumulate", "2", "--launches", "1",
                          "--samples", "1", "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off",
-                         *(word for param in params for word in ("--param", param)), strategy=strategy)
+                         *flags, *(word for param in params for word in ("--param", param)), strategy=strategy)
             self.assertEqual(len(report["cases"]), 2 if params else 1)
             for case in report["cases"]:
                 self.assertEqual(case["status"], "ok", case["reason"])
@@ -262,24 +267,33 @@ class CollectiveLedger(unittest.TestCase):
                 # Amounts are summed over ranks: under ep, the samples decide which rank sends how many bytes.
                 self.assertEqual(counted, formula, case["id"])
 
+    def test_the_bytes_of_tokens_have_no_formula_if_experts_drop_some_but_all_other_collectives_of_ep_have(self):
+        (case,) = run("--workload", "gpt", "--model", "tiny-experts,capacity=0.7", "--cpus", "2", "--batch", "3", "--launches", "1", "--samples", "1",
+                      "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off", strategy="ep")["cases"]
+        self.assertEqual(case["status"], "ok", case["reason"])
+        for entry in case["launches"][0]["ranks"][0]["profile"]["ledger"]:
+            self.assertEqual(entry["formula_bytes"], None if entry["op"] == "alltoall" else entry["bytes"], entry)
+
     def test_plan_predicts_the_bytes_that_the_ledger_counts_on_each_axis(self):
         # Bytes that one of two ranks sends for each byte that it passes to a collective. Collectives that are not
         # listed, or run on other axes, move only a few numbers in these cases and are not counted.
         sent = {"allreduce": 1, "allgather": 1, "reduce_scatter": 0.5, "send": 1}
-        for strategy, planned, axis in (("ddp", "ddp", "dp"), ("zero1", "zero1", "dp"), ("zero2", "zero2", "dp"), ("fsdp", "fsdp", "dp"),
-                                        ("tp", "layout", "tp"), ("cp", "layout", "cp")):
-            with self.subTest(strategy):
+        for strategy, planned, axis, dtype, recompute in (("ddp", "ddp", "dp", "f32", 0), ("zero1", "zero1", "dp", "f32", 0),
+                                                          ("zero2", "zero2", "dp", "f32", 0), ("fsdp", "fsdp", "dp", "f32", 0),
+                                                          ("tp", "layout", "tp", "f32", 0), ("cp", "layout", "cp", "f32", 0),
+                                                          ("tp", "layout", "tp", "bf16", 1), ("cp", "layout", "cp", "bf16", 1)):
+            with self.subTest(strategy, dtype=dtype):
                 (case,) = run("--workload", "gpt", "--model", "small", "--cpus", "2", "--scaling", "strong", "--batch", "4", "--launches", "1",
                               "--samples", "1", "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off",
-                              strategy=strategy)["cases"]
+                              "--dtype", dtype, *(("--recompute", str(recompute)) if recompute else ()), strategy=strategy)["cases"]
                 self.assertEqual(case["status"], "ok", case["reason"])
                 ledger = case["launches"][0]["ranks"][0]["profile"]["ledger"]
                 counted = sum(sent.get(entry["op"], 0) * entry["bytes"] for entry in ledger if entry["axis"] == axis)
                 # Without latency, a byte takes 1 ns; computation takes almost no time and so hides nothing.
                 words = [DPBENCH, "plan", "--model", "small", "--cpus", "2", "--batch", "4", "--mesh", f"{axis}=2", "--strategy", planned,
-                         "--rate", "1000PF", "--link", "intra=1GB/s:0us", "-o", "json"]
+                         "--rate", "1000PF", "--link", "intra=1GB/s:0us", "--dtype", dtype, "-o", "json"]
                 layouts = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["layouts"]
-                usual = {"micro_batches": 1, "recompute": 0, "sequence": False}
+                usual = {"micro_batches": 1, "recompute": recompute, "sequence": False}
                 (one,) = [entry for entry in layouts if entry["layout"].get("reshard", True) and usual.items() <= entry["layout"].items()]
                 predicted = 1e9 * sum(one["time_s"][part] for part in ("data", "tensor", "context"))
                 self.assertAlmostEqual(predicted / counted, 1, delta=0.01)

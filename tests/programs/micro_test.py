@@ -165,10 +165,6 @@ class Micro(unittest.TestCase):
         self.assertEqual(of_copy, [[a != b and a // 2 == b // 2 for b in range(4)] for a in range(4)], "only on one host")
         self.assertEqual(of_link, [[a // 2 != b // 2 for b in range(4)] for a in range(4)], "only between hosts")
 
-    def test_the_table_of_pairs_tells_two_hosts_with_the_same_name_apart_by_their_first_rank(self):
-        table, host = self.launched(1, "--pairs", "--backend", "gloo", "--max-bytes", "4"), re.escape(socket.gethostname())
-        self.assertRegex(table, rf"\n# host +{host} +{host}#1\n")
-
     def test_the_bandwidth_of_collectives_on_two_hosts_is_printed_as_a_share_of_the_rate_of_the_slowest_link(self):
         words = ("--collective", "allreduce,broadcast", "--backend", "gloo,shm", "--min-bytes", "1MiB", "--max-bytes",
                  "1MiB")

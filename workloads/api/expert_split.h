@@ -18,10 +18,11 @@ namespace dpbench {
 struct ExpertPlan {
   std::vector<TensorCut> cuts;  // how the parameters of the experts are cut; empty: the model has no experts
   // For a strategy's traffic formula: the number of layers with experts, the number of experts per layer, and the
-  // number of rows that the tokens of one sample send to the experts of a layer (0 if it depends on the sample). A row
-  // has `hidden` elements.
+  // number of rows that the tokens of one sample send to the experts of a layer (0 if it depends on the sample, because
+  // experts drop tokens). A row has `hidden` elements.
   int64_t layers = 0, experts = 0, rows = 0, hidden = 0;
-  size_t first_layer = 0;  // index of the block that is the first layer with experts; each layer is one block
+  size_t first_layer = 0;      // index of the block that is the first layer with experts; each layer is one block
+  bool casts_results = false;  // true if autocast converts the rows that experts return to its dtype
 };
 
 // Exchanges tokens between ranks during one micro-batch. Every rank makes the same calls in the same order.

@@ -25,6 +25,8 @@ struct SequencePlan {
   // For a strategy's traffic formula: the number of layers, and the number of features of one attention head.
   int64_t layers = 0, head_size = 0;
   size_t first_layer = 0;  // index of the block that is the first layer; each layer is one block
+  // True if autocast converts queries and keys, or values and outputs of attention, to its dtype.
+  bool casts_keys = false, casts_values = false;
 };
 
 // Computes attention of some queries over some keys. Tensors are [samples, heads, tokens, head size]. Keys and values

@@ -43,11 +43,11 @@ struct TensorCut {
 
 // The calls of one function of TensorSplit in a micro-batch, for a strategy's traffic formula. elements: number of
 // elements per sample that all calls exchange together, for the whole sequence. If each token has equally many, it is a
-// multiple of TensorPlan::tokens.
+// multiple of TensorPlan::tokens. cast: how many of these elements autocast converts to its dtype.
 struct SplitCalls {
-  int64_t elements = 0, calls = 0;
+  int64_t elements = 0, cast = 0, calls = 0;
 
-  void add(int64_t more) { elements += more, ++calls; }
+  void add(int64_t more, bool is_cast = false) { elements += more, cast += is_cast ? more : 0, ++calls; }
 };
 using CallsOfBlocks = std::map<size_t, SplitCalls>;  // by index of the block; 0 for a model without blocks
 

@@ -49,6 +49,9 @@ class Model : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& input, const Context& context);
   // Runs the blocks first .. last - 1. x: the output of the block before them, or the input.
   at::Tensor forward_span(size_t first, size_t last, at::Tensor x, const Context& context);
+  // Returns how many blocks, from `first` on, forward_span(first, last) recomputes together in the backward pass; 0 if
+  // it keeps the activations of all these blocks.
+  size_t recomputed_blocks(size_t first, size_t last) const;
   // The blocks in the order of the forward pass. Empty if the model cannot be divided.
   const std::vector<Block>& blocks() const { return blocks_; }
   // Returns how the model is cut for tensor parallelism over this many ranks. Blocks of a model that can be cut must

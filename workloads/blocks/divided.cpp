@@ -17,7 +17,7 @@ TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks) {
     const Cutting cutting = cutting_of(static_cast<int64_t>(depth), static_cast<int64_t>(layers.size()));
     if (cutting == Cutting::inputs || cutting == Cutting::whole_inputs) {
       cut(layer.name + ".weight", 1, layer.inputs);
-      plan.left[depth].add(layer.outputs * layer.pixels_out);
+      plan.left[depth].add(layer.outputs * layer.pixels_out, /*is_cast=*/true);
     }
     if (cutting != Cutting::outputs) continue;
     cut(layer.name + ".weight", 0, layer.outputs);
@@ -25,7 +25,7 @@ TensorPlan plan_of_stack(const std::vector<StackLayer>& layers, int ranks) {
     for (const std::string& name : layer.per_output) cut(name, 0, layer.outputs);
     // Count the input gradients that ranks sum in the backward pass. The first layer has none, because samples need no
     // gradient.
-    if (depth > 0) plan.entered[depth].add(layer.inputs * layer.pixels_in);
+    if (depth > 0) plan.entered[depth].add(layer.inputs * layer.pixels_in, /*is_cast=*/true);
   }
   return plan;
 }

@@ -131,11 +131,17 @@ at::Tensor Model::forward(const at::Tensor& input, const Context& context) {
   return forward_span(0, blocks_.size(), input, context);
 }
 
+size_t Model::recomputed_blocks(size_t first, size_t last) const {
+  const auto every = static_cast<size_t>(recompute_);
+  return first + every < blocks_.size() ? std::min(every, last - first) : 0;
+}
+
 at::Tensor Model::forward_span(size_t first, size_t last, at::Tensor x, const Context& context) {
   const std::span<const Block> all = blocks_;
-  const size_t every = recompute_ > 0 ? static_cast<size_t>(recompute_) : all.size();
-  for (; first < last && first + every < all.size(); first += every)
-    x = recomputed(all.subspan(first, std::min(every, last - first)), x, context);
+  while (const size_t count = recomputed_blocks(first, last)) {
+    x = recomputed(all.subspan(first, count), x, context);
+    first += count;
+  }
   return first < last ? run_blocks(all.subspan(first, last - first), std::move(x), context) : x;
 }
 

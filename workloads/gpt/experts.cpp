@@ -73,6 +73,7 @@ ExpertPlan expert_plan_of(const Shape& shape, int ranks) {
   plan.layers = shape.layers, plan.experts = shape.experts, plan.hidden = shape.hidden;
   plan.first_layer = first_layer;
   plan.rows = shape.capacity > 0 ? 0 : shape.seq * shape.top_k;
+  plan.casts_results = !shape.exact;
   const bool llama = shape.style == Style::llama;
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
     const std::string experts = "model.layers." + std::to_string(layer) + ".mlp.experts.";

@@ -124,7 +124,9 @@ class Transformer : public Model {
             .kv_heads = shape_.kv_heads,
             .layers = shape_.layers,
             .head_size = shape_.head_size(),
-            .first_layer = first_layer};
+            .first_layer = first_layer,
+            .casts_keys = !shape_.exact && shape_.style == Style::gpt2,  // Llama's rotation returns float32
+            .casts_values = !shape_.exact};
   }
 
  private:

@@ -68,12 +68,15 @@ TensorPlan plan_of(const Shape& shape, int ranks) {
     cuts.inputs("mlp.down_proj", features);
   }
   // The forward pass has one allreduce for the embedding and two for each layer (attention, MLP). The backward pass has
-  // one for the head instead of the embedding.
+  // one for the head instead of the embedding. Autocast converts only the products of the layers: the embedding and the
+  // inputs of divided layers, which come from a norm, stay in float32.
   const int64_t activation = shape.seq * shape.hidden;
   plan.left[0].add(activation);
   for (size_t layer = first_layer; layer < first_layer + static_cast<size_t>(shape.layers); ++layer)
-    for (CallsOfBlocks* calls : {&plan.left, &plan.entered})
-      for (int sum = 0; sum < 2; ++sum) (*calls)[layer].add(activation);
+    for (int sum = 0; sum < 2; ++sum) {
+      plan.left[layer].add(activation, /*is_cast=*/!shape.exact);
+      plan.entered[layer].add(activation);
+    }
   plan.entered[head_block(shape)].add(activation);
   // Numbers that the loss sums over ranks: one per sample for gpt-exact, else two per token, the sum of exponentials
   // and the label's logit.

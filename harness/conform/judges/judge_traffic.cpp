@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,14 +36,18 @@ using Operations = std::map<std::pair<std::string, std::string>, Amount>;
 
 // Bytes and calls of a rank's collectives in a step, by the strategy's formula or as counted in the run.
 struct Amounts {
-  Operations own;     // operations whose amounts are compared on each rank
-  Operations summed;  // operations whose amounts are summed over all ranks and then compared
+  Operations own;                               // operations whose amounts are compared on each rank
+  Operations summed;                            // operations whose amounts are summed over all ranks and then compared
+  std::set<Operations::key_type> unknown = {};  // operations that are not compared
 };
 
 Amounts amounts_of(const std::vector<Traffic>& formula) {
   Amounts amounts;
   for (const Traffic& one : formula)
-    if (one.bytes > 0) (one.sum_only ? amounts.summed : amounts.own)[{one.op, one.axis}].add({one.bytes, one.calls});
+    if (one.unknown)
+      amounts.unknown.emplace(one.op, one.axis);
+    else if (one.bytes > 0)
+      (one.sum_only ? amounts.summed : amounts.own)[{one.op, one.axis}].add({one.bytes, one.calls});
   return amounts;
 }
 
@@ -53,7 +58,8 @@ Amounts amounts_of(const std::vector<Collective>& called, const Amounts& due) {
   Amounts amounts;
   for (const Collective& one : called) {
     if (one.bytes == 0 || one.by_accessor) continue;
-    const std::pair<std::string, std::string> key = {name_of(one.op), one.axis};
+    const Operations::key_type key = {name_of(one.op), one.axis};
+    if (due.unknown.contains(key)) continue;
     const bool sums = due.summed.contains(key);
     const Operations& of_formula = sums ? due.summed : due.own;
     const auto expected = of_formula.find(key);
@@ -156,7 +162,8 @@ void judge_traffic(const Trial& trial, Rows& rows) {
   const char compared[] = "bytes and calls of each collective operation of a step with the strategy's formula";
   if (strategy.recorded) return rows.skipped("collective-bytes", compared, "a replayed step calls no collectives");
   const auto model = first_model(trial.bench);
-  const BlockRuns block_runs = runs_at_first_call(trial.bench.workload);
+  const BlockRuns block_runs =
+      runs_at_first_call(trial.bench.workload, trial.scenario.dtype, trial.bench.devices.at(0));
   const Params params = params_of(trial.bench, trial.scenario);
   bool judged = false;
   const auto judge = [&](const Operations& due, const Operations& found, const std::string& whose, size_t step) {

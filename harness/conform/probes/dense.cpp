@@ -41,7 +41,7 @@ class Mlp : public Model {
     const auto sizes = even_pieces(features, ranks);
     TensorPlan plan;
     plan.cuts = {{"w0", 0, sizes}, {"b0", 0, sizes}, {"w1", 1, sizes}};
-    plan.left[0].add(weights_[1].size(0));
+    plan.left[0].add(weights_[1].size(0), /*is_cast=*/true);
     return plan;
   }
 

@@ -59,8 +59,10 @@ struct Layout {
   bool overlapped = false;        // true: gradients are reduced during the backward pass
   bool narrow = false;            // true: parameters are gathered and used in bfloat16
   bool narrow_gradients = false;  // true: gradients are reduced in bfloat16
-  bool reshard = true;            // true: parameters gathered from shards are freed after the forward pass
-  bool sequence = false;          // true: sequence parallelism, the option tp.sequence
+  // true: all activations are in bfloat16, as in other systems; under autocast, some stay in float32
+  bool narrow_activations = false;
+  bool reshard = true;    // true: parameters gathered from shards are freed after the forward pass
+  bool sequence = false;  // true: sequence parallelism, the option tp.sequence
   int64_t recompute = 0;
   const pipeline::Family* schedule = nullptr;  // pipeline schedule; null without the axis pp
   int stages = 1;                              // pipeline stages per rank

@@ -69,11 +69,9 @@ class BlockTimes {
   double stored_bytes() const { return forecast::stored_bytes(precision_); }
   // Returns the bytes of gradients that a reduction sends for parameters of `stored` bytes.
   double reduced(double stored) const { return layout_.narrow_gradients ? stored / 2 : stored; }
-  // Returns the bytes of one activation of the residual stream.
-  double stream_bytes() const {
-    const double size = precision_ == gpt::Precision::bfloat16 ? 2 : stored_bytes();
-    return tokens() * static_cast<double>(shape_.hidden) * size;
-  }
+  // Returns the bytes of one activation of the residual stream. It is in float32 under autocast, unless the embedding
+  // is in bfloat16.
+  double stream_bytes() const { return activation_bytes(layout_.narrow || layout_.narrow_activations); }
 
  private:
   double parameters(gpt::Part part) const { return static_cast<double>(gpt::parameters(shape_, part, layout_.cut())); }
@@ -82,6 +80,13 @@ class BlockTimes {
   }
   double tokens() const {
     return static_cast<double>(layout_.rows) * static_cast<double>(shape_.seq) / layout_.size("cp");
+  }
+
+  // Returns the bytes of an activation of the width of the residual stream. narrow: true if it is in bfloat16 under
+  // autocast.
+  double activation_bytes(bool narrow) const {
+    const double size = narrow && precision_ == gpt::Precision::bfloat16 ? 2 : stored_bytes();
+    return tokens() * static_cast<double>(shape_.hidden) * size;
   }
 
   // Returns the numbers of allreduces over the axis tp in a block's forward pass and in its backward pass.
@@ -127,19 +132,27 @@ class BlockTimes {
   Unit unit_of(gpt::Part part) const {
     const BlockWork done = work(part);
     const auto [forward_sums, backward_sums] = tensor_sums(part);
-    const double sum_s = links_.tensor.seconds("allreduce", stream_bytes());
+    // The forward pass of a layer sums products, which autocast computes in bfloat16. The other sums are of activations
+    // of the residual stream and of their gradients.
+    const double stream_s = links_.tensor.seconds("allreduce", stream_bytes());
+    const double product_s = links_.tensor.seconds("allreduce", activation_bytes(/*narrow=*/true));
     Unit unit;
     unit.forward = {.computing = sharing_ * machine_.speed.seconds(done.forward, layer_flop_),
-                    .tensor = forward_sums * sum_s};
+                    .tensor = forward_sums * (part == gpt::Part::layer ? product_s : stream_s)};
     unit.backward = {.computing = sharing_ * machine_.speed.seconds(done.backward, layer_flop_),
-                     .tensor = backward_sums * sum_s};
+                     .tensor = backward_sums * stream_s};
     if (part == gpt::Part::layer) {
-      const double kv = 2 * stream_bytes() * static_cast<double>(shape_.kv_heads) /
-                        static_cast<double>(shape_.heads * layout_.size("tp"));
+      // Llama's rotation returns float32, so keys travel in float32, and values with them. Ring attention adds the
+      // gradients of both in float32.
+      const bool narrow_keys = layout_.narrow_activations || shape_.style == gpt::Style::gpt2;
+      const double heads =
+          2 * static_cast<double>(shape_.kv_heads) / static_cast<double>(shape_.heads * layout_.size("tp"));
+      const double kv = heads * activation_bytes(narrow_keys),
+                   slopes = heads * activation_bytes(layout_.narrow_activations);
       unit.forward.context = hops_s(attention_s(1), kv);
       // In the backward pass, ring attention sends keys, values and the gradients of both. After the last block, the
       // gradients travel one hop further, to the rank that has their keys.
-      unit.backward.context = hops_s(attention_s(2), 2 * kv) + hop_s(kv);
+      unit.backward.context = hops_s(attention_s(2), kv + slopes) + hop_s(slopes);
     }
     if (layout_.recompute > 0 && part != gpt::Part::head) unit.backward += unit.forward;
     const double bytes = parameters(part) * stored_bytes();

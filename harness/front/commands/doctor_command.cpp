@@ -156,13 +156,14 @@ void add_rows(std::vector<Cells>& rows, const std::string& key, const Json& valu
 }
 
 // Adds two reasons to the machine description, for the text output: why there is no GPU, and, to the CUDA and NCCL
-// versions, why the backend nccl is missing.
+// versions, why the backend nccl is missing: one library of dpbench uses both CUDA and NCCL.
 Json with_reasons(Json env, const GpuSurvey& survey, const Catalogue& catalogue) {
   if (env["gpus"].empty()) env["gpus"] = "none (" + survey.why_none + ")";
+  const auto nccl = std::ranges::find(catalogue.not_built, "nccl", &NotBuilt::name);
+  if (nccl == catalogue.not_built.end()) return env;
   for (const char* library : {"cuda", "nccl"})
-    for (const auto& missing : catalogue.not_built)
-      if (Json& version = env["versions"][library]; missing.name == "nccl" && version.is_string())
-        version = version.get<std::string>() + " (" + why_missing(catalogue, missing) + ")";
+    if (Json& version = env["versions"][library]; version.is_string())
+      version = version.get<std::string>() + " (" + why_missing(catalogue, *nccl) + ")";
   return env;
 }
 

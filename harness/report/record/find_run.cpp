@@ -72,7 +72,10 @@ fs::path latest(const fs::path& results, size_t back, const std::string& run) {
 
 bool is_run_name(const std::string& name) {
   if (name.size() < 17 || name[8] != 'T' || name[15] != 'Z' || name[16] != '-') return false;
-  return std::all_of(name.begin(), name.begin() + 8, [](unsigned char c) { return std::isdigit(c); });
+  const auto digits = [&](int from, int to) {
+    return std::all_of(name.begin() + from, name.begin() + to, [](unsigned char c) { return std::isdigit(c); });
+  };
+  return digits(0, 8) && digits(9, 15);
 }
 
 std::string start_time(const std::string& id) {

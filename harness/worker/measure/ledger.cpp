@@ -15,7 +15,7 @@ Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t f
   if (!info.traffic) return std::nullopt;
   const auto model = setup.workload.model(setup.init_seed);
   const MeshShape mesh = setup.mesh.shape();
-  const auto block_runs = runs_at_first_call(setup.workload);
+  const auto block_runs = runs_at_first_call(setup.workload, setup.dtype, at::kCPU);  // a GPU may be too small
   std::vector<Traffic> all;
   std::vector<int64_t> earlier;
   for (size_t i = 0; i < micro.size(); earlier.insert(earlier.end(), micro[i].begin(), micro[i].end()), ++i) {
@@ -55,7 +55,7 @@ std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls,
     const std::string phase(one.phase < 0 ? "none" : phase_names[static_cast<size_t>(one.phase)]);
     entry.calls += 1, entry.bytes += bytes, entry.phase_bytes[phase] += bytes;
   }
-  if (formula)
+  if (formula) {
     for (const Traffic& one : *formula) {
       if (one.bytes == 0) continue;
       LedgerEntry& entry = entry_of(one.axis, one.op);
@@ -63,6 +63,10 @@ std::vector<LedgerEntry> ledger_of(const std::deque<CollectiveLog::Call>& calls,
       if (!one.calls) entry.formula_calls.reset();
       if (entry.formula_calls) *entry.formula_calls += static_cast<double>(*one.calls);
     }
+    for (const Traffic& one : *formula)
+      if (const auto found = entries.find({one.axis, one.op}); one.unknown && found != entries.end())
+        found->second.formula_bytes.reset(), found->second.formula_calls.reset();
+  }
   const auto count = static_cast<double>(steps);
   std::vector<LedgerEntry> all;
   for (auto& [key, entry] : entries) {

@@ -42,10 +42,11 @@ std::vector<BlockRun> runs_of_blocks(const Replica& replica, const Workload& wor
   return all;
 }
 
-std::function<const std::vector<BlockRun>&()> runs_at_first_call(const Workload& workload) {
-  return [&workload, runs = std::make_shared<std::optional<std::vector<BlockRun>>>()]() -> const auto& {
+std::function<const std::vector<BlockRun>&()> runs_at_first_call(const Workload& workload, at::ScalarType dtype,
+                                                                 at::Device device) {
+  return [=, &workload, runs = std::make_shared<std::optional<std::vector<BlockRun>>>()]() -> const auto& {
     if (!*runs && samples_differ_in_size(workload)) runs->emplace();
-    if (!*runs) *runs = runs_of_blocks(Replica(workload, at::kCPU, at::kFloat, 0, 0), workload);
+    if (!*runs) *runs = runs_of_blocks(Replica(workload, device, dtype, 0, 0), workload);
     return **runs;
   };
 }

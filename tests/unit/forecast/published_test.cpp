@@ -63,7 +63,7 @@ void expect_close(const std::vector<Row>& rows, size_t fitted, const Network& ne
 }
 
 Layout layout_of(const gpt::Shape& shape, const MeshShape& mesh, int64_t batch, int64_t rows) {
-  Layout layout{.strategy = "layout", .mesh = mesh, .rows = rows};
+  Layout layout{.strategy = "layout", .mesh = mesh, .narrow_activations = true, .rows = rows};
   if (layout.size("shard") > 1) layout.sharding = Sharding::parameters, layout.overlapped = layout.narrow = true;
   layout.micro_batches = batch / layout.size("dp") / layout.size("shard") / rows;
   if (layout.size("pp") > 1) layout.schedule = pipeline::find_family("1f1b");

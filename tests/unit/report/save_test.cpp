@@ -233,6 +233,12 @@ TEST_F(Save, LatestOfSeveralRunsStartedInOneSecondIsTheRunWrittenLast) {
   EXPECT_EQ(read_report(find_run("latest~1", results_)).id, first);
 }
 
+TEST(RunName, BeginsWithADateAndATimeInDigits) {
+  EXPECT_TRUE(is_run_name("20261121T063057Z-x"));
+  for (const char* wrong : {"20261121Tnoon00Z-x", "2026novvT063057Z-x", "20261121T063057Z", "20261121-063057Z-x"})
+    EXPECT_FALSE(is_run_name(wrong)) << wrong;
+}
+
 TEST_F(Save, LatestRunIsTheOneWithTheLatestTimeInItsName) {
   for (const std::string& name :
        {id, id + "-02", std::string("20251121T063057Z-zzz-x"), std::string("20261121T063058Z-aaa-x")})

@@ -54,6 +54,20 @@ TEST(CollectiveLedger, ListsOperationsThatOnlyTheTrafficFormulaOrOnlyTheStepHas)
   EXPECT_EQ(ledger[2].formula_bytes, 7);
 }
 
+TEST(CollectiveLedger, HasNoFormulaForAnOperationWhoseAmountTheSamplesDetermine) {
+  Calls calls;
+  call(calls, "alltoall", "ep", Phase::forward, 40);
+  call(calls, "allreduce", "ep", Phase::communication, 10);
+  const Formula formula =
+      std::vector<Traffic>{{"ep", "allreduce", 10, 1}, {.axis = "ep", .op = "alltoall", .unknown = true}};
+  const auto ledger = ledger_of(calls, formula, 1);
+  ASSERT_EQ(ledger.size(), 2U);
+  EXPECT_EQ(ledger[0].formula_bytes, 10);
+  EXPECT_EQ(ledger[1].op, "alltoall");
+  EXPECT_EQ(ledger[1].formula_bytes, std::nullopt);
+  EXPECT_EQ(ledger[1].formula_calls, std::nullopt);
+}
+
 TEST(CollectiveLedger, FormulaCallsOfAnOperationAreKnownOnlyIfEachOfItsFormulaEntriesHasANumberOfCalls) {
   const Formula formula = std::vector<Traffic>{{"dp", "allgather", 6, 3},
                                                {"dp", "allgather", 6, 3},

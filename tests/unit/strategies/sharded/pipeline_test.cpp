@@ -198,14 +198,15 @@ TEST(PipelineTraffic, FormulaCountsActivationsTheirGradientsTheTiedEmbeddingAndT
   const MeshShape mesh = {{"pp", 2}};
   const auto of = [&](const Given& given, const std::vector<int64_t>& earlier) {
     const Params params(strategy_registry().at("pp").params, given, "pp");
-    const auto formula = strategy_registry().at("pp").traffic({.model = *model,
-                                                               .dtype = at::kFloat,
-                                                               .params = params,
-                                                               .mesh = mesh,
-                                                               .clips = true,
-                                                               .micro = {4, 3},
-                                                               .earlier = earlier,
-                                                               .block_runs = runs_at_first_call(*workload)});
+    const auto formula =
+        strategy_registry().at("pp").traffic({.model = *model,
+                                              .dtype = at::kFloat,
+                                              .params = params,
+                                              .mesh = mesh,
+                                              .clips = true,
+                                              .micro = {4, 3},
+                                              .earlier = earlier,
+                                              .block_runs = runs_at_first_call(*workload, at::kFloat, at::kCPU)});
     std::map<std::string, std::pair<int64_t, int64_t>> all;
     for (const Traffic& one : formula.value()) all[one.op] = {one.bytes, one.calls.value()};
     return all;
@@ -308,7 +309,7 @@ TEST(PipelineTraffic, HasNoFormulaIfSequencesDifferInLength) {
                   .params = params,
                   .mesh = mesh,
                   .micro = {4},
-                  .block_runs = runs_at_first_call(workload)})
+                  .block_runs = runs_at_first_call(workload, at::kFloat, at::kCPU)})
         .has_value();
   };
   EXPECT_TRUE(has_formula(*even));

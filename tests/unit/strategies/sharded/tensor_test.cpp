@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/watching_backends.h"
-#include "harness/conform/scenario/wrapped_workload.h"
+#include "harness/conform/scenario/make_workload.h"
 #include "strategies/tensor/exchange.h"
 #include "tests/support/contains.h"
 #include "tests/unit/strategies/sharded/one_device.h"
@@ -109,12 +109,13 @@ void PrintTo(const Amount& one, std::ostream* out) { *out << one.bytes << " byte
 using Amounts = std::map<std::string, Amount>;  // by operation
 
 // Takes two steps on two ranks, with micro-batches of these sizes. Returns rank 0's collectives of the second step.
-Amounts amounts_of_a_step(const Workload& workload, const std::vector<int64_t>& micro, const Given& params) {
+Amounts amounts_of_a_step(const Workload& workload, const std::vector<int64_t>& micro, const Given& params,
+                          at::ScalarType dtype = at::kDouble) {
   std::vector<Batch> batches;
   for (const int64_t samples : micro) batches.push_back(workload.batch(at::arange(samples)));
   Amounts amounts;
   expect_no_errors(on_ranks(2, [&](Rank& me) {
-    const auto strategy = made_on(me.mesh("tp=2"), "tp", workload, params);
+    const auto strategy = made_on(me.mesh("tp=2"), "tp", workload, params, dtype);
     Phases phases;
     strategy->step(0, batches, phases);
     me.recorder->start(false);
@@ -146,19 +147,21 @@ TEST(TensorParallel, CallsFourAllreducesPerLayerOrWithSequenceOnFourAllGathersAn
 TEST(TensorParallel, TheTrafficFormulaGivesTheBytesAndTheNumberOfCallsOfEachOperation) {
   const std::vector<int64_t> micro = {3, 2};
   const MeshShape mesh = {{"tp", 2}};
-  const auto expect_as_counted = [&](const std::string& name, const std::string& size, const Given& given) {
-    const auto workload = workload_registry().at(name).make({.model = size});
+  const auto expect_as_counted = [&](const std::string& name, const std::string& size, const Given& given,
+                                     at::ScalarType dtype = at::kDouble, int64_t recompute = 0) {
+    const auto workload = make_workload(workload_registry().at(name), {.model = size, .recompute = recompute});
     const auto model = workload->model(3);
     const Params params(tensor::parameters(), given, "tp");
     const auto formula = strategy_registry().at("tp").traffic(
-        {.model = *model, .dtype = at::kDouble, .params = params, .mesh = mesh, .samples = 5, .micro = micro});
+        {.model = *model, .dtype = dtype, .params = params, .mesh = mesh, .samples = 5, .micro = micro});
     Amounts due;
     for (const Traffic& one : formula.value()) {
       if (one.bytes == 0) continue;
       Amount& amount = due[one.op];
       amount.bytes += one.bytes, amount.calls += one.calls.value();
     }
-    EXPECT_EQ(amounts_of_a_step(*workload, micro, given), due) << name << " " << size << " " << params.text("chunks");
+    EXPECT_EQ(amounts_of_a_step(*workload, micro, given, dtype), due)
+        << name << " " << size << " " << params.text("chunks") << " " << dtype << " " << recompute;
   };
   for (const char* chunks : {"1", "3"}) {
     for (const char* name : {"mnist-mlp", "convnet", "random-linear"})
@@ -166,6 +169,13 @@ TEST(TensorParallel, TheTrafficFormulaGivesTheBytesAndTheNumberOfCallsOfEachOper
     for (const char* size : {"tiny", "tiny,kv_heads=1"})
       for (const char* sequence : {"off", "on"})
         expect_as_counted("gpt", size, {{"chunks", chunks}, {"sequence", sequence}});
+  }
+  for (const auto& [dtype, recompute] : {std::pair{at::kBFloat16, 0}, {at::kFloat, 2}, {at::kBFloat16, 1}}) {
+    for (const char* name : {"mnist-mlp", "convnet", "gpt-exact"})
+      expect_as_counted(name, "", {{"chunks", "3"}}, dtype, recompute);
+    for (const char* size : {"tiny", "tiny-llama"})
+      for (const char* sequence : {"off", "on"})
+        expect_as_counted("gpt", size, {{"chunks", "3"}, {"sequence", sequence}}, dtype, recompute);
   }
 }
 
