@@ -278,7 +278,8 @@ std::vector<Case> laid_out() {
   add("dp=2,pp=2,tp=2", {"gpt-exact"});
   add("shard=2,pp=2,tp=2", {"gpt"});
   add("cp=2,pp=2,tp=2", {"gpt-exact"});
-  for (const char* mesh : {"dp=2,tp=2", "dp=2,pp=2", "shard=2,tp=2", "dp=2,cp=2", "cp=2,tp=2", "dp=2,shard=2,tp=2"})
+  for (const char* mesh : {"dp=2,tp=2", "dp=2,pp=2", "shard=2,tp=2", "dp=2,cp=2", "cp=2,tp=2", "dp=2,shard=2,tp=2",
+                           "dp=2,pp=2,tp=2", "shard=2,pp=2,tp=2"})
     all.push_back({"layout", "gpt", ranks_of(parse_mesh(mesh)), {"recomputed", {}}, at::kBFloat16, mesh, 1});
   all.push_back({"layout", "probe-experts", 4, {"recomputed", {}}, at::kBFloat16, "dp=2,ep=2", 1});
   return all;

@@ -23,6 +23,7 @@ DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 SLACK = 60
 CASE = ["--strategy", "ddp", "--workload", "random-linear", "--quick", "--check", "off", "--backend", "shm"]
 FAULTY = ["--plugin", PLUGIN, "--strategy", "faulty-ddp", *CASE[2:]]
+MESH = ["--strategy", "layout", "--mesh", "dp=2,tp=2", "--workload", "gpt", "--model", "tiny", "--backend", "shm", "--quick", "--no-baseline"]
 LONG = [*[flag for flag in CASE if flag != "--quick"], "--launches", "200", "--no-baseline"]
 
 
@@ -149,8 +150,7 @@ class Launcher(unittest.TestCase):
         self.assertFalse(os.path.exists(self.out + "/results"))
 
     def test_the_ranks_of_a_launcher_form_a_mesh(self):
-        code, out, err = self.run_it(4, ["--strategy", "layout", "--mesh", "dp=2,tp=2", "--workload", "gpt", "--model", "tiny", "--backend", "shm",
-                                         "--quick", "--no-baseline", "-o", "json"])
+        code, out, err = self.run_it(4, [*MESH, "-o", "json"])
         self.assertEqual(code, 0, err)
         (case,) = json.loads(out)["cases"]
         self.assertEqual((case["mesh"], case["world"], case["status"]), ("dp=2,tp=2", 4, "ok"))
@@ -158,7 +158,7 @@ class Launcher(unittest.TestCase):
         self.nothing_left()
 
     def test_a_mesh_of_another_number_of_ranks_than_the_launchers_is_rejected(self):
-        code, _, err = self.run_it(2, ["--strategy", "layout", "--mesh", "dp=2,tp=2", "--workload", "gpt", "--quick", "--no-baseline"])
+        code, _, err = self.run_it(2, MESH)
         self.assertEqual(code, self.launcher_exit_code(2), err)
         self.assertRegex(err, r"4 ranks\b.* started 2")
 
@@ -284,13 +284,23 @@ class Srun(Launcher):
     def environment(self):
         return self.slurm.env
 
-    def test_a_run_on_two_slurm_nodes_succeeds(self):
-        one = subprocess.run(["srun", "--overcommit", "-N", "2", "-n", "3", DPBENCH, *CASE, "--out", self.out + "/results", "-q", "-o", "json"],
+    def on_two_nodes(self, ranks, flags):
+        """Runs dpbench on two nodes. Returns its report."""
+        one = subprocess.run(["srun", "--overcommit", "-N", "2", "-n", str(ranks), "--distribution=plane=2", DPBENCH, *flags, "--out", self.out + "/results",
+                              "-q", "-o", "json"],
                              capture_output=True, text=True, env={**self.slurm.env, "MASTER_ADDR": "127.0.0.1"}, timeout=3 * SLACK, check=False)
         self.assertEqual(one.returncode, 0, one.stderr)
-        hosts = json.loads(one.stdout)["env"]["hosts"]
+        return json.loads(one.stdout)
+
+    def test_a_run_on_two_slurm_nodes_succeeds(self):
+        hosts = self.on_two_nodes(3, CASE)["env"]["hosts"]
         self.assertEqual(sorted(rank for host in hosts for rank in host["ranks"]), [0, 1, 2])
         self.assertEqual(len(hosts), 2)
+
+    def test_a_mesh_on_two_slurm_nodes_reports_which_axes_are_between_hosts(self):
+        report = self.on_two_nodes(4, MESH)
+        self.assertEqual([host["ranks"] for host in report["env"]["hosts"]], [[0, 1], [2, 3]])
+        self.assertIn("dp between hosts, tp within a host", report["cases"][0]["warnings"])
 
     def test_the_slurm_job_script_of_the_repository_succeeds(self):
         with open(os.path.join(os.path.dirname(__file__), "../../scripts/slurm/two-nodes.sbatch"), encoding="utf-8") as file:

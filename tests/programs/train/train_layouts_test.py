@@ -26,17 +26,22 @@ class TrainLayouts(unittest.TestCase):
         cls.addClassCleanup(cls.holder.cleanup)
         cls.folder = pathlib.Path(cls.holder.name)
         cls.runs = 0
-        cls.exact = cls.losses("--strategy", "cpu", "--dtype", "f64")
-        rounded = cls.losses("--strategy", "cpu")
-        cls.limit = PASS * max(cls.exact) + FACTOR * max(abs(one - due) for one, due in zip(rounded, cls.exact))
+        cls.exact, cls.limit = cls.on_one_device()
+
+    @classmethod
+    def on_one_device(cls, *flags):
+        """Returns the losses of one device in float64 and the tolerance on losses in float32."""
+        exact, rounded = (cls.losses("--strategy", "cpu", "--dtype", dtype, *flags) for dtype in ("f64", "f32"))
+        return exact, PASS * max(exact) + FACTOR * max(abs(one - due) for one, due in zip(rounded, exact))
 
     @classmethod
     def words(cls, *flags, epochs=2):
         cls.runs += 1
         cls.out = cls.folder / f"results{cls.runs}"
         # Without padding every sample has equally many tokens, so the mean over replicas equals the mean over samples.
-        return [DPBENCH, "train", "--workload", "gpt", "--model", "tiny,padding=off", "--scaling", "strong", "--batch",
-                "32", "--epochs", str(epochs), "--threads", "1", "--timeout", "120", "--out", cls.out, *flags]
+        model = () if "--model" in flags else ("--model", "tiny,padding=off")
+        return [DPBENCH, "train", "--workload", "gpt", *model, "--scaling", "strong", "--batch", "32", "--epochs",
+                str(epochs), "--threads", "1", "--timeout", "120", "--out", cls.out, *flags]
 
     @classmethod
     def training(cls, *flags, epochs=2):
@@ -52,11 +57,12 @@ class TrainLayouts(unittest.TestCase):
         checkpoint."""
         return cls.training(*flags, epochs=epochs)["loss_curve"]
 
-    def assert_those_of_one_device(self, losses):
+    def assert_those_of_one_device(self, losses, one_device=None):
+        exact, limit = one_device or (self.exact, self.limit)
         self.assertEqual(len(losses), STEPS)
         self.assertLess(losses[-1], losses[0] - 0.5, "the model learns")
-        for step, (due, found) in enumerate(zip(self.exact, losses)):
-            self.assertAlmostEqual(due, found, delta=self.limit, msg=f"step {step}")
+        for step, (due, found) in enumerate(zip(exact, losses)):
+            self.assertAlmostEqual(due, found, delta=limit, msg=f"step {step}")
 
     def test_the_tolerance_on_training_losses_is_below_one_percent_of_the_largest_change_between_steps(self):
         largest = max(abs(one - other) for one, other in zip(self.exact, self.exact[1:]))
@@ -64,9 +70,14 @@ class TrainLayouts(unittest.TestCase):
 
     def test_training_under_a_layout_has_the_losses_of_one_device(self):
         for mesh, *flags in (("pp=2,tp=2",), ("dp=2,pp=2", "--param", "layout.microbatches=2"),
-                             ("shard=2,tp=2", "--recompute", "1")):
+                             ("shard=2,tp=2", "--recompute", "1"), ("dp=2,pp=2,tp=2",)):
             with self.subTest(mesh=mesh):
                 self.assert_those_of_one_device(self.losses("--strategy", "layout", "--mesh", mesh, *flags))
+
+    def test_a_model_with_experts_divided_over_ep_and_pp_has_the_losses_of_one_device_also_if_gradients_are_clipped(self):
+        flags = ("--model", "tiny,padding=off,experts=4,top_k=2", "--clip-norm", "1")
+        found = self.losses("--strategy", "layout", "--mesh", "ep=2,pp=2", *flags)
+        self.assert_those_of_one_device(found, self.on_one_device(*flags))
 
     def test_training_resumes_under_another_layout_with_the_losses_of_one_device(self):
         file = self.folder / "checkpoint.safetensors"

@@ -28,6 +28,7 @@ std::vector<Training> divided() {
           {.strategy = "layout", .world = 4, .mesh = "shard=2,pp=2"},
           {.strategy = "layout", .world = 4, .mesh = "cp=2,tp=2"},
           {.strategy = "layout", .world = 8, .mesh = "shard=2,pp=2,tp=2"},
+          {.strategy = "layout", .world = 8, .mesh = "dp=2,shard=2,tp=2"},
           {.strategy = "tp", .world = 3, .mesh = "tp=3"},
           {.strategy = "pp", .world = 3, .params = {{"schedule", "zb-h1"}}, .mesh = "pp=3"}};
 }
