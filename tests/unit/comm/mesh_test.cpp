@@ -57,6 +57,14 @@ TEST(MeshOfRanks, ReusesTheWorldGroupForAnAxisThatContainsAllRanks) {
   EXPECT_EQ(Mesh("dp", {}).axis("tp").size, 1) << "an axis that the mesh does not have";
 }
 
+TEST(Mesh, WithoutProcessGroupsHasTheSizesOfItsAxesAndOfTheirParts) {
+  const Mesh mesh(MeshShape{{"dp", 2}, {.name = "shard", .size = 4, .part = 2}});
+  EXPECT_EQ(mesh.axis("dp").size, 2);
+  EXPECT_EQ(mesh.axis("shard").size, 4);
+  EXPECT_EQ(mesh.axis("shard/2").size, 2);
+  EXPECT_FALSE(mesh.group());
+}
+
 TEST(MeshOfRanks, IsRefusedOnAllRanksIfOneRankAsksForOtherAxes) {
   for (const Kind& kind : kinds) {
     const auto errors =
