@@ -1,7 +1,6 @@
 // Runs the conformance suite on every registered strategy and workload, with their parameters, dtypes and meshes. New
-// registrations are tested automatically. A run tests about a fifteenth of the cases, drawn with the seed
-// DPBENCH_CASES, or all if DPBENCH_CASES is "all". For zero2 and fsdp it tests at least one case with each number of
-// ranks.
+// registrations are tested automatically. A run tests a share of the cases, another one each day (draw.h), or all if
+// DPBENCH_CASES is "all". For zero2 and fsdp it tests at least one case with each number of ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -154,7 +153,7 @@ std::vector<Case> sharded() {
 }
 
 // Returns the cases of sharded() that this run tests: at least one case of each strategy with each number of ranks, and
-// at most a fifteenth of all cases, or all if DPBENCH_CASES is "all".
+// at most a twelfth of all cases, or all if DPBENCH_CASES is "all".
 std::vector<Case> drawn_sharded() {
   return drawn_of_each(sharded(), 30, [](const Case& one) { return std::pair(one.strategy, one.world); });
 }
@@ -361,16 +360,18 @@ TEST_P(Conformance, AStrategyFailsNoCheckOnAWorkloadAndIsRefusedOnlyForTheExpect
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(drawn(cases(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(drawn(in_bfloat16(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(drawn(variants(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Parts, Conformance, testing::ValuesIn(drawn(in_parts(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Replicated, Conformance, testing::ValuesIn(drawn(replicated_pipelines(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Divided, Conformance, testing::ValuesIn(drawn(divided(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Recomputing, Conformance, testing::ValuesIn(drawn(recomputing(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Tokens, Conformance, testing::ValuesIn(drawn(in_tokens(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(Experts, Conformance, testing::ValuesIn(drawn(with_experts(), 15)), name_of);
-INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(drawn(laid_out(), 15)), name_of);
+// An odd number, because the lists alternate between worlds: each share has cases of all.
+constexpr int shares = 19;
+INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(drawn(cases(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(drawn(in_bfloat16(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(drawn(variants(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(Parts, Conformance, testing::ValuesIn(drawn(in_parts(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(Replicated, Conformance, testing::ValuesIn(drawn(replicated_pipelines(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(Divided, Conformance, testing::ValuesIn(drawn(divided(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(Recomputing, Conformance, testing::ValuesIn(drawn(recomputing(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(Tokens, Conformance, testing::ValuesIn(drawn(in_tokens(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(Experts, Conformance, testing::ValuesIn(drawn(with_experts(), shares)), name_of);
+INSTANTIATE_TEST_SUITE_P(LaidOut, Conformance, testing::ValuesIn(drawn(laid_out(), shares)), name_of);
 INSTANTIATE_TEST_SUITE_P(Sharded, Conformance, testing::ValuesIn(drawn_sharded()), name_of);
 
 // Compares the chunks into which dp cuts a batch with the chunk sizes in the DataParallel tutorials, for the tutorials'
@@ -590,6 +591,27 @@ TEST(ConformanceCases, DrawnForARunAlwaysIncludeZero2AndFsdpInWorlds1To5) {
   EXPECT_TRUE(some.size() == all.size() || some.size() <= all.size() / 12) << some.size() << " of " << all.size();
   for (const char* strategy : {"zero2", "fsdp"})
     for (const int world : {1, 2, 3, 4, 5}) EXPECT_TRUE(found.contains({strategy, world})) << strategy << " " << world;
+}
+
+TEST(ShareOfADay, HasEachValueOnceInAsManyDaysAsThereAreShares) {
+  for (const int size : {1, 3, 50}) {
+    std::vector<int> all(static_cast<size_t>(size)), found;
+    std::ranges::generate(all, [next = 0]() mutable { return next++; });
+    const uint64_t days = std::min<uint64_t>(all.size(), 20);
+    for (uint64_t day = 7 * days; day < 8 * days; ++day) {
+      const auto share = share_of_day(all, 20, day);
+      EXPECT_FALSE(share.empty()) << "day " << day;
+      std::ranges::copy(share, std::back_inserter(found));
+    }
+    std::ranges::sort(found);
+    EXPECT_EQ(found, all);
+  }
+}
+
+TEST(ShareOfADay, IsNotTheSameQuarterOnEveryFourthDay) {
+  std::set<int> found;
+  for (const uint64_t day : {4U, 8U, 12U, 16U}) found.insert(share_of_day(std::vector{0, 1, 2, 3}, 4, day).at(0));
+  EXPECT_EQ(found.size(), 4U);
 }
 
 TEST(ConformanceCases, HaveAtLeastFiveStrategiesAndFourCasesPerWorkload) {

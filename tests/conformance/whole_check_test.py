@@ -1,20 +1,20 @@
 """whole_check_test.py DPBENCH: runs `dpbench check` as a user does: over every backend, with ranks as processes and a
-random seed. Checks two strategies, drawn with the seed DPBENCH_CASES (default 1), or all if DPBENCH_CASES is "all".
+random seed. Checks two or three strategies, others each day (share() in drawn_tests.py), or all if DPBENCH_CASES is "all".
 The flag --timeout of dpbench ends a check that hangs."""
 import json
 import os
-import random
 import subprocess
 import sys
 
 from drawn_seed import check
+from drawn_tests import share
 
 dpbench, drawn = sys.argv[1], os.environ.get("DPBENCH_CASES", "1")
 named = []
 if drawn != "all":
     listed = json.loads(subprocess.run([dpbench, "list", "-o", "json"], stdout=subprocess.PIPE, check=True).stdout)
-    on_cpu = [strategy["name"] for strategy in listed["strategies"] if strategy["cpu"]]
-    named = ["--strategy", ",".join(random.Random(drawn).sample(sorted(on_cpu), 2))]
+    on_cpu = sorted(strategy["name"] for strategy in listed["strategies"] if strategy["cpu"])
+    named = ["--strategy", ",".join(share(on_cpu, len(on_cpu) // 2))]
 done = check([dpbench, "check", *named, "--timeout", "60", "-o", "json"])
 print(*named, done.stderr)
 sys.exit(done.returncode)

@@ -1,5 +1,4 @@
-// Draws a random share of a long list of tests, so that a usual test run is short. With DPBENCH_CASES=all, every test
-// is drawn.
+// Chooses a share of a long list of tests, so that a usual test run is short. Each day has another share.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -7,26 +6,32 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <random>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 namespace dpbench {
 
-// Returns one in `parts` of the values, drawn with the seed DPBENCH_CASES (default 1) + `shift`, or all if
-// DPBENCH_CASES is "all".
+// Returns one in `parts` of the values, and at least one. Days 0 to `parts` - 1 have all values, each once, and so have
+// the next `parts` days. The order of the shares changes each time, so that every fourth day, on which the sanitizers
+// run, does not always have the same share.
 template <class T>
-std::vector<T> drawn(const std::vector<T>& all, int parts, uint64_t shift = 0) {
-  const char* seed = std::getenv("DPBENCH_CASES");
-  if (seed && std::string(seed) == "all") return all;
-  std::mt19937_64 random((seed ? std::stoull(seed) : 1) + shift);
+std::vector<T> share_of_day(const std::vector<T>& all, int parts, uint64_t day) {
+  const size_t count = std::clamp<size_t>(all.size(), 1, static_cast<size_t>(parts));
   std::vector<T> some;
-  std::ranges::sample(all, std::back_inserter(some), (std::ssize(all) + parts - 1) / parts, random);
+  for (size_t i = (day + day / count) % count; i < all.size(); i += count) some.push_back(all[i]);
   return some;
 }
 
-// Groups the values by their key and draws a share of each group as drawn() does, so at least one value of every key.
+// Returns the share of the day DPBENCH_CASES (default 1) + `shift`, or all values if DPBENCH_CASES is "all".
+template <class T>
+std::vector<T> drawn(const std::vector<T>& all, int parts, uint64_t shift = 0) {
+  const char* day = std::getenv("DPBENCH_CASES");
+  if (day && std::string(day) == "all") return all;
+  return share_of_day(all, parts, (day ? std::stoull(day) : 1) + shift);
+}
+
+// Groups the values by their key and returns the share of each group, so at least one value of every key.
 template <class T, class KeyOf>
 std::vector<T> drawn_of_each(const std::vector<T>& all, int parts, const KeyOf& key_of) {
   std::map<std::decay_t<std::invoke_result_t<KeyOf, const T&>>, std::vector<T>> groups;
