@@ -39,7 +39,7 @@ CommBackend make_backend(const std::string& name, const c10::intrusive_ptr<c10d:
                                            .directory = ""});
 }
 
-// Key under which the store has the number of the first rank on this rank's host.
+// Key under which the store has the number of the first rank on the host of `rank`.
 std::string first_key(int rank) { return "first/" + std::to_string(rank); }
 
 // Tells all ranks the host of this rank, and returns the result of Team::host() for each rank.

@@ -79,7 +79,7 @@ def answers(runs):
             continue
         groups = [group for group in answer["groups"] if len(group["choices"]) > 1]
         shown = [(f"{group['setting']} · world {group['world']}", group) for group in sorted(groups, key=lambda group: -group["world"])]
-        of_run = [sentence for sentence in answer["sentences"] if sentence["rule"] != "busy"]  # the head says it
+        of_run = [sentence for sentence in answer["sentences"] if sentence["rule"] != "busy"]  # the page's head says it
         if of_run:
             shown.append(("The whole run", {"sentences": of_run}))
         if len(runs) > 1 and shown:

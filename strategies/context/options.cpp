@@ -46,7 +46,7 @@ std::vector<Traffic> traffic(const TrafficQuery& query, const Options& options, 
                                flat_buffers(query, share.parameters) + losses}};
   const int64_t forward = share.runs(plan.first_layer, plan.layers, Direction::forward),
                 backward = share.runs(plan.first_layer, plan.layers, Direction::backward);
-  const int64_t elements = query.samples * plan.head_size;  // elements of one attention head and token, of all samples
+  const int64_t elements = query.samples * plan.head_size;  // elements per attention head and token, over all samples
   if (options.kind == Kind::ring) {
     const TokenCut cut(plan.tokens, cp.size, options.zigzag);
     // Keys and values travel in one tensor, in both passes. Their gradients travel in the backward pass, one hop

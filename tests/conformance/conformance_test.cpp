@@ -1,6 +1,6 @@
 // Runs the conformance suite on every registered strategy and workload, with their parameters, dtypes and meshes. New
-// registrations are tested automatically. A run tests a share of the cases, another one each day (draw.h), or all if
-// DPBENCH_CASES is "all". For zero2 and fsdp it tests at least one case with each number of ranks.
+// registrations are tested automatically. A run tests a share of the cases, another share each day (draw.h), or all
+// if DPBENCH_CASES is "all". For zero2 and fsdp it tests at least one case with each number of ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -360,7 +360,7 @@ TEST_P(Conformance, AStrategyFailsNoCheckOnAWorkloadAndIsRefusedOnlyForTheExpect
   }
 }
 
-// An odd number, because the lists alternate between worlds: each share has cases of all.
+// Odd, because many lists alternate between two world sizes: with an even number, a share would have only one of them.
 constexpr int shares = 19;
 INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(drawn(cases(), shares)), name_of);
 INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(drawn(in_bfloat16(), shares)), name_of);

@@ -1,5 +1,5 @@
 // Proves that the conformance suite can fail: each wrong strategy must fail the check in Mutant::killed_by, and correct
-// variants of strategies must pass all checks. A run tests a seventh of these strategies, another one each day.
+// variants of strategies must pass all checks. A run tests a seventh of these strategies, another seventh each day.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -267,7 +267,7 @@ class CollectiveLedger(unittest.TestCase):
                 # Amounts are summed over ranks: under ep, the samples decide which rank sends how many bytes.
                 self.assertEqual(counted, formula, case["id"])
 
-    def test_the_bytes_of_tokens_have_no_formula_if_experts_drop_some_but_all_other_collectives_of_ep_have(self):
+    def test_if_experts_drop_tokens_the_all_to_alls_of_ep_have_no_formula_but_its_other_collectives_have_one(self):
         (case,) = run("--workload", "gpt", "--model", "tiny-experts,capacity=0.7", "--cpus", "2", "--batch", "3", "--launches", "1", "--samples", "1",
                       "--steps", "3", "--threads", "1", "--oversubscribe", "--no-baseline", "--check", "off", strategy="ep")["cases"]
         self.assertEqual(case["status"], "ok", case["reason"])

@@ -51,7 +51,7 @@ class BenchSelf(unittest.TestCase):
         self.assertEqual((done.returncode, calls), (1, []), done.stderr)
         self.assertRegex(done.stderr, r"\Abench-self: .*'no such line'\n\Z")
 
-    def test_only_under_torchs_runtime_dpbench_uses_malloc_as_it_is(self):
+    def test_torchs_runtime_is_measured_with_plain_malloc_and_the_fast_runtime_is_not(self):
         for flags, variables, runtime in ((bench_self.TORCH, ["GLIBC_TUNABLES"], "torch"), ((), [], "fast")):
             with unittest.mock.patch.object(bench_self, "output", return_value=json.dumps({"cases": [{"status": "ok"}]})) as output:
                 bench_self.measured("--strategy", "cpu", *flags)

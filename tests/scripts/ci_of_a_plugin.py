@@ -17,7 +17,7 @@ INSTALLATION = pathlib.Path(sys.argv.pop(1)).resolve()
 EXAMPLE = ROOT / "tests/plugin_example"
 # Actions that exist only on GitHub's runner, so this test skips them.
 LEFT_OUT = {"actions/checkout@v4", "actions/upload-artifact@v4"}
-# Every job of GitHub starts without the cached files, except torch: copies of it would take too long.
+# The only cached files that stay in place between GithubJobs: torch, because copying it would take too long.
 KEPT = "~/.cache/dpbench/env"
 ACTION = "OWNER/dpbench/scripts/ci/plugin@main"
 

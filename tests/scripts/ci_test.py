@@ -144,7 +144,7 @@ class Ci(unittest.TestCase):
                 self.keep_baseline(usable[:2])
                 self.check(name, "1", 0, "ratio-to-baseline:30%", cores=usable[:1])
 
-    def test_the_caches_of_a_plugins_ci_are_new_if_and_only_if_what_they_hold_would_differ(self):
+    def test_a_cache_of_a_plugins_ci_has_another_name_if_and_only_if_its_content_would_differ(self):
         tree = self.root / "tree"
         for path in ("scripts/ci/plugin/install", "scripts/find-torch"):
             (tree / path).parent.mkdir(parents=True, exist_ok=True)

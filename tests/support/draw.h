@@ -12,9 +12,9 @@
 
 namespace dpbench {
 
-// Returns one in `parts` of the values, and at least one. Days 0 to `parts` - 1 have all values, each once, and so have
-// the next `parts` days. The order of the shares changes each time, so that every fourth day, on which the sanitizers
-// run, does not always have the same share.
+// Divides the values into n shares, and returns the share of the day. n is `parts`, or the number of values if that is
+// less. Days 0 to n - 1 have each share once, and so have the next n days, in another order: otherwise the sanitizers,
+// which run on every fourth day, could always get the same share.
 template <class T>
 std::vector<T> share_of_day(const std::vector<T>& all, int parts, uint64_t day) {
   const size_t count = std::clamp<size_t>(all.size(), 1, static_cast<size_t>(parts));

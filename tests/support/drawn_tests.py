@@ -10,7 +10,7 @@ def cases_in(suite):
 
 
 def share(values, parts):
-    """Returns one in `parts` of the values, as drawn() in draw.h does: another share each day, and each in `parts` days."""
+    """Returns one in `parts` of the values, as drawn() in draw.h does: another share each day, and all in `parts` days."""
     day = os.environ.get("DPBENCH_CASES", "1")
     if day == "all":
         return values

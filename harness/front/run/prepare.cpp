@@ -75,8 +75,8 @@ void require_accessible(const std::string& data) {
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
 }
 
-// Returns a case's choice of parameter values, model and mesh as the text of a JSON object. `check` reports the models
-// that a strategy refuses as results, so its choices have no model.
+// Returns a case's choice of parameter values, model and mesh as the text of a JSON object. with_model: false for
+// `check`, which runs cases with refused models and reports the refusals; model and mesh are then left out.
 std::string choice_of(const CaseSpec& spec, bool with_model) {
   Json choice = {{"strategy", spec.strategy}, {"params", spec.params}};
   if (with_model)

@@ -55,7 +55,8 @@ Run::Start TimedRun::begin() {
   choose_threads(prepared_, [](const std::string&) {});
   Start start = ReportRun::begin();
   start.warnings = report_.env.at("warnings");
-  // The line above the table says which load was measured. A launcher's run has no such line.
+  // The load measured during the run, if it is high, is printed above the table, except in a run under a launcher,
+  // which does not measure it.
   if (!world_) std::erase(start.warnings, load_warning(report_.env));
   return start;
 }

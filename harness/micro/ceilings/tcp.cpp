@@ -129,7 +129,7 @@ double timed_trips(const std::string& place, int64_t bytes) {
     peer.send_all(message);
     peer.receive_all(reply);
   };
-  trip();  // TCP starts slowly
+  trip();  // warm-up, because of TCP's slow start
   const int64_t trips = iterations_of(bytes);
   return seconds_of([&] {
            for (int64_t i = 0; i < trips; ++i) trip();
@@ -150,7 +150,7 @@ double seconds_of_tcp_round_trip(Team& team, int from, int to, int64_t bytes) {
       try {
         place = listener.emplace().place();
       } catch (const std::exception&) {
-        listener.reset();  // the empty text tells the other rank
+        listener.reset();  // the empty text in the store tells the other rank
       }
       team.store().set(key, place);
       if (listener) answer(*listener, bytes);

@@ -108,7 +108,7 @@ const std::vector<AnswerRule>& reason_rules() {
                 !replays_graph(*member.record);
        },
        [](const GroupFacts& facts, const RankedCase& member) {
-         return "it launches each operation, where " + faster_than(facts, member).label + " replays a recorded step";
+         return "it launches each operation, while " + faster_than(facts, member).label + " replays a recorded step";
        }},
       {"exposed-copies", RuleSubject::member,
        [](const GroupFacts& facts, const RankedCase& member) {

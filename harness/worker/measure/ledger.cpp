@@ -15,7 +15,8 @@ Formula formula_of(const CaseSpec& spec, const Setup& setup, int rank, int64_t f
   if (!info.traffic) return std::nullopt;
   const auto model = setup.workload.model(setup.init_seed);
   const MeshShape mesh = setup.mesh.shape();
-  const auto block_runs = runs_at_first_call(setup.workload, setup.dtype, at::kCPU);  // a GPU may be too small
+  // On the CPU, because a GPU may lack memory for another model.
+  const auto block_runs = runs_at_first_call(setup.workload, setup.dtype, at::kCPU);
   std::vector<Traffic> all;
   std::vector<int64_t> earlier;
   for (size_t i = 0; i < micro.size(); earlier.insert(earlier.end(), micro[i].begin(), micro[i].end()), ++i) {

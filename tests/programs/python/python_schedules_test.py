@@ -44,8 +44,8 @@ class Schedules(unittest.TestCase):
         return done.stdout
 
     def of_pytorch(self, name):
-        """Returns PyTorch's schedule of this name. Each rank has two stages. Rank 0 has the first, and the last or, in a
-        schedule without a V, the one in the middle."""
+        """Returns PyTorch's schedule of this name, with two stages on each rank. Rank 0 has the first stage, and in ZBV and
+        DualPipeV the last, in other schedules the stage RANKS."""
         second = 2 * RANKS - 1 if name in ("ScheduleZBVZeroBubble", "ScheduleDualPipeV") else RANKS
         return getattr(schedules, name)(stages(2 * RANKS, [0, second]), MICROBATCHES, loss_fn=lambda output, target: None)
 

@@ -131,8 +131,8 @@ COLOURS = r"""[...document.querySelectorAll("figure .tip")].flatMap((mark) => {
   return role ? [[strategy, role[1]]] : [];
 })"""
 
-# JavaScript that returns of the warning in the page's header: text, visibility, background colour, and whether the
-# background is printed ("exact").
+# JavaScript that returns four facts on the warning in the page's header: its text, whether it is visible, its
+# background colour, and whether the background is printed ("exact").
 AMBER = """(() => {
   const node = document.querySelector("header .amber"), style = getComputedStyle(node);
   return [node.innerText, node.checkVisibility(), style.backgroundColor, style.getPropertyValue("-webkit-print-color-adjust")];
@@ -321,7 +321,7 @@ class Charts(unittest.TestCase):
     def test_every_bar_starts_at_zero_or_at_the_end_of_another_bar_on_a_linear_axis_from_zero(self):
         script = pathlib.Path(__file__).with_name("bars.py")
         drawn = subprocess.run([environment.python(), "-EsB", script], check=True, capture_output=True)
-        # The boxes of the charts "samples" are ranges around a median, no bars.
+        # The boxes of the charts "samples" are ranges around a median, not bars.
         bars = [bar for bar in json.loads(drawn.stdout) if not bar["chart"].startswith("samples-")]
         kinds = {re.match("memory-parts|[a-z]+", bar["chart"])[0] for bar in bars}
         self.assertEqual(kinds, {"strategies", "parts", "memory", "memory-parts", "tune"})

@@ -258,7 +258,7 @@ class Page(unittest.TestCase):
         places = [texts.index(word) for word in ("ddp <b> is fastest.", "cpu is fastest.", "gpu was skipped.")]
         self.assertEqual(places, sorted(places))
         self.assertNotIn("nothing to be compared", texts)
-        self.assertNotIn("1.0 of 2 cores", texts)  # only the page's head says it, of a run that stores it as `disturbance`
+        self.assertNotIn("1.0 of 2 cores", texts)  # only the page's head says it, if the run has a `disturbance`
         self.assertLess(written.index("The answer</h2>"), written.index("Runs</h2>"))
         self.assertNotIn("The answer", page_of(sample_runs.usual()))
 
