@@ -169,7 +169,7 @@ class ScheduleCommand(unittest.TestCase):
     def test_schedule_measured_shows_each_pipeline_of_a_trace_and_each_trace_of_a_run(self):
         os.makedirs(os.path.join(self.folder, "mine", "traces"))
         self.put(os.path.join("mine", "run.json"), json.dumps(sample_runs.report([sample_runs.case("ddp", world=2, step_ns=162.5e6)])))
-        ran = "ddp_mnist-mlp_cpu_2_shm_weak_b64_f32"
+        ran = "ddp_mnist-mlp_cpu_2_shm_weak_b64_f32_fast"
         self.put_trace(os.path.join("mine", "traces", "a.trace.json"), pipelines=2)
         self.put_trace(os.path.join("mine", "traces", ran + ".trace.json"))
         self.put(os.path.join("mine", "traces", "z.trace.json"), '{"traceEvents": []}')
