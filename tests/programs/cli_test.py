@@ -237,6 +237,16 @@ class Cli(Runs):
                         self.assertEqual(file.read(), asked + words + "\n")
                     os.remove(self.directory + "/asked")
 
+    def test_a_worker_that_dies_while_it_makes_a_model_is_asked_again_about_the_parameter_values_alone(self):
+        worker = self.directory + "/dpbench-worker"
+        shutil.copy(os.path.join(os.path.dirname(WORKER), "catalogue.json"), self.directory)
+        with open(worker, "w", encoding="utf-8") as file:
+            file.write(f"""#!/bin/sh\ncase "$*" in *'"workload"'*) kill -9 $$ ;; esac\nexec {shlex.quote(WORKER)} "$@"\n""")
+        os.chmod(worker, 0o755)
+        self.variables.update(DPBENCH_WORKER=worker)
+        self.assertIn("fault=slow", self.run_it(*fault("slow"), "--dry-run").stdout)
+        self.assertIn("contradicts", self.refused(*fault("contradiction"), "--dry-run"))
+
     def test_without_a_gpu_list_works_without_the_file_catalogue_json_if_a_plugin_is_given(self):
         worker = self.directory + "/dpbench-worker"
         with open(worker, "w", encoding="utf-8") as file:

@@ -89,7 +89,8 @@ std::vector<std::string> missing_ranks(const std::vector<Rank>& ranks) {
 int furthest_behind(const std::vector<Rank>& ranks) {
   const auto key = [&](int rank) {
     const RankState& state = ranks[rank].state;
-    return std::tuple(!state.stopped, ranks[rank].ready, state.step, state.beat);
+    // Heartbeats alone order a rank in the checks and one that is before or after them, whose step is 0.
+    return std::tuple(!state.stopped, ranks[rank].ready, std::max<int64_t>(state.step, 0), state.beat);
   };
   int behind = -1;
   for (int i = 0; i < static_cast<int>(ranks.size()); ++i)

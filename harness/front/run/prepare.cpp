@@ -75,18 +75,36 @@ void require_accessible(const std::string& data) {
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
 }
 
-// Returns a case's choice of parameter values, model and mesh as the text of a JSON object. with_model: false for
+// Returns a case's choice of parameter values, model and mesh as the text of a JSON object. The model comes first, so
+// that choices of one model are neighbours if sorted: the worker then makes it once. with_model: false for
 // `check`, which runs cases with refused models and reports the refusals; model and mesh are then left out.
 std::string choice_of(const CaseSpec& spec, bool with_model) {
-  Json choice = {{"strategy", spec.strategy}, {"params", spec.params}};
+  Json choice = Json::object();
   if (with_model)
-    choice.update({{"workload", spec.workload},
-                   {"model", spec.model},
-                   {"scale", spec.scale},
-                   {"data_dir", spec.data_dir},
-                   {"mesh", spec.mesh},
-                   {"world", spec.world}});
+    choice = {{"workload", spec.workload}, {"model", spec.model}, {"scale", spec.scale},
+              {"data_dir", spec.data_dir}, {"mesh", spec.mesh},   {"world", spec.world}};
+  choice["strategy"] = spec.strategy;
+  choice["params"] = spec.params;
   return choice.dump();
+}
+
+// Default values never contradict each other, and without a mesh they suit every model.
+bool is_asked(const CaseSpec& spec, bool with_model) {
+  return !spec.params.empty() || (with_model && !spec.mesh.empty());
+}
+
+// Returns for each choice that the worker is asked about why it is refused; an empty text if it is accepted.
+std::map<std::string, std::string> refusals_by_choice(const Prepared& prepared, bool with_model) {
+  std::map<std::string, std::string> reasons;
+  for (const CaseSpec& spec : prepared.plan.cases)
+    if (is_asked(spec, with_model)) reasons[choice_of(spec, with_model)];
+  if (reasons.empty()) return reasons;
+  std::vector<std::string> asked;
+  for (const auto& [choice, none] : reasons) asked.push_back(choice);
+  const auto answers =
+      query_refusals(prepared.worker, asked, prepared.options.what.plugins, prepared.options.what.python);
+  for (size_t i = 0; i < asked.size(); ++i) reasons[asked[i]] = answers[i];
+  return reasons;
 }
 
 }  // namespace
@@ -109,26 +127,23 @@ void plan_cases(Prepared& prepared) {
 
 void skip_refused(Prepared& prepared) {
   Plan& plan = prepared.plan;
-  const bool with_model = !prepared.options.what.check;
-  // Default values never contradict each other, and without a mesh they suit every model.
-  const auto is_asked = [&](const CaseSpec& spec) {
-    return !spec.params.empty() || (with_model && !spec.mesh.empty());
-  };
-  std::map<std::string, std::string> reasons;  // by choice of values: why it is refused; empty: accepted
-  for (const CaseSpec& spec : plan.cases)
-    if (is_asked(spec)) reasons[choice_of(spec, with_model)];
+  bool with_model = !prepared.options.what.check;
+  std::map<std::string, std::string> reasons;
+  try {
+    reasons = refusals_by_choice(prepared, with_model);
+  } catch (const UsageError&) {
+    if (!with_model) throw;
+    // The worker may have died, or taken too long, while it made a model. The ranks that make it will report that.
+    with_model = false;
+    reasons = refusals_by_choice(prepared, with_model);
+  }
   if (reasons.empty()) return;
-  std::vector<std::string> asked;
-  for (const auto& [choice, none] : reasons) asked.push_back(choice);
-  const auto answers =
-      query_refusals(prepared.worker, asked, prepared.options.what.plugins, prepared.options.what.python);
-  for (size_t i = 0; i < asked.size(); ++i) reasons[asked[i]] = answers[i];
 
   std::set<std::string> accepting;  // strategies that accept at least one case
   std::vector<CaseSpec> kept;
   std::vector<SkippedCase> refused;
   for (CaseSpec& spec : plan.cases) {
-    const std::string reason = is_asked(spec) ? reasons.at(choice_of(spec, with_model)) : "";
+    const std::string reason = is_asked(spec, with_model) ? reasons.at(choice_of(spec, with_model)) : "";
     if (!reason.empty()) {
       refused.push_back({std::move(spec), reason});
       continue;

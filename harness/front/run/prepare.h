@@ -29,8 +29,8 @@ Prepared prepare(MeasuringOptions options, const std::filesystem::path& worker, 
 // Fills the plan of `prepared`. Throws UsageError or Unavailable if no case can run.
 void plan_cases(Prepared& prepared);
 // Asks the worker which planned cases have parameter values that contradict each other, or that do not suit their model
-// and mesh, and skips these cases. Throws UsageError if a strategy that the user named, or whose parameters the user
-// set, has no other cases.
+// and mesh, and skips these cases. If the worker dies or takes over a minute while it makes the models, they are not
+// judged. Throws UsageError if a strategy that the user named, or whose parameters the user set, has no other cases.
 void skip_refused(Prepared& prepared);
 
 // Returns the number of cores that the run's ranks share, over all hosts (equal hosts are assumed).

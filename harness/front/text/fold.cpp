@@ -115,13 +115,13 @@ std::string folded_columns(const std::string& lines) {
   std::string text;
   for (const auto& line : split(lines, '\n')) {
     const size_t start = std::min(line.find_first_not_of(' '), line.size());
-    const size_t end = line.find("  ", start);
-    const bool has_columns = end != line.npos;
+    const size_t end = line.find("  ", start), second = line.find_first_not_of(' ', end);
+    const bool has_columns = second != line.npos;
     if (display_width(line) <= width || (!has_columns && line.starts_with("  dpbench "))) {
       text += line + "\n";
       continue;
     }
-    size_t hang = has_columns ? line.find_first_not_of(' ', end) : start;
+    size_t hang = has_columns ? second : start;
     std::string head = line.substr(0, hang);
     const std::string body = line.substr(hang);
     if (width < hang + least_text) {

@@ -1,6 +1,7 @@
 #include "harness/micro/ceilings/ceilings.h"
 
 #include <cstring>
+#include <exception>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -40,21 +41,17 @@ void round_trip(const Team& team, const RankPair& pair, c10d::Backend& backend, 
   team.synchronize();
 }
 
-// Returns the median time in which rank `from` copies a message of 16 MiB from its GPU to that of rank `to`, which is
-// on the same host; 0 if the two ranks have the same device.
-double seconds_of_copy_between(Team& team, int from, int to) {
-  team.barrier();
-  double seconds = 0;
-  if (team.rank() == from && team.device_of(to) != team.device()) {
-    const at::Tensor there = new_message(team, most_message).to(team.device_of(to)),
-                     here = new_message(team, most_message);
-    copy_bytes(team, there, here);
-    std::vector<double> all;
-    for (int64_t i = 0; i < iterations_of(most_message); ++i)
-      all.push_back(seconds_of([&] { copy_bytes(team, there, here); }));
-    seconds = median(all);
-  }
-  return team.sum(seconds);
+// Returns, on rank `from`, the median time in which it copies a message of 16 MiB from its GPU to that of rank `to`,
+// which is on the same host; 0 on the other ranks, and if the two ranks have the same device.
+double seconds_of_copy_between(const Team& team, int from, int to) {
+  if (team.rank() != from || team.device_of(to) == team.device()) return 0;
+  const at::Tensor there = new_message(team, most_message).to(team.device_of(to)),
+                   here = new_message(team, most_message);
+  copy_bytes(team, there, here);
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < iterations_of(most_message); ++i)
+    seconds.push_back(seconds_of([&] { copy_bytes(team, there, here); }));
+  return median(seconds);
 }
 
 }  // namespace
@@ -95,8 +92,15 @@ double seconds_of_round_trip(Team& team, const RankPair& pair, int64_t bytes) {
 
 double link_gb_s(Team& team, int from, int to) {
   if (from == to) return 0;
-  const double seconds = team.share_host(from, to) ? seconds_of_copy_between(team, from, to)
-                                                   : seconds_of_tcp_round_trip(team, from, to, most_message);
+  team.barrier();
+  double own = 0;
+  try {
+    own = team.share_host(from, to) ? seconds_of_copy_between(team, from, to)
+                                    : seconds_of_tcp_round_trip(team, from, to, most_message);
+  } catch (const std::exception&) {
+    // The link cannot be measured. The other ranks wait in sum().
+  }
+  const double seconds = team.sum(own);
   return seconds > 0 ? static_cast<double>(most_message) / seconds * 1e-9 : 0;
 }
 

@@ -142,25 +142,18 @@ double timed_trips(const std::string& place, int64_t bytes) {
 double seconds_of_tcp_round_trip(Team& team, int from, int to, int64_t bytes) {
   static int connections = 0;  // equal on all ranks
   const std::string key = "tcp/" + std::to_string(connections++);
-  double seconds = 0;
+  if (team.rank() == from) return timed_trips(team.store().get_to_str(key), bytes);
+  if (team.rank() != to) return 0;
+  std::optional<Listener> listener;
+  std::string place;
   try {
-    if (team.rank() == to) {
-      std::optional<Listener> listener;
-      std::string place;
-      try {
-        place = listener.emplace().place();
-      } catch (const std::exception&) {
-        listener.reset();  // the empty text in the store tells the other rank
-      }
-      team.store().set(key, place);
-      if (listener) answer(*listener, bytes);
-    } else if (team.rank() == from) {
-      seconds = timed_trips(team.store().get_to_str(key), bytes);
-    }
+    place = listener.emplace().place();
   } catch (const std::exception&) {
-    seconds = 0;
+    // This rank cannot listen. The empty place tells the other rank.
   }
-  return team.sum(seconds);
+  team.store().set(key, place);
+  if (!place.empty()) answer(*listener, bytes);
+  return 0;
 }
 
 }  // namespace dpbench::micro

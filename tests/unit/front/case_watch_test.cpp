@@ -218,6 +218,12 @@ TEST(CaseWatch, NamesTheScenarioOfTheChecksInWhichARankCrashedOrHung) {
   EXPECT_TRUE(mentions_in_order(hung.verdict(0.5 + kTimeout)->reason, {"rank 1", "stuck in ", states[1].place}));
 }
 
+TEST(CaseWatch, ARankThatHangsBeforeTheChecksIsNamedIfAnotherRankIsInThem) {
+  CaseWatch watch = watch_of(2);
+  watch.on_states({{.step = Progress::in_checks, .beat = 9, .place = "step 1 of scenario even"}, {.beat = 8}}, 0.5);
+  expect_contains(watch.verdict(0.5 + kTimeout)->reason, {"rank 1 is stuck at step 0"});
+}
+
 TEST(CaseWatch, NamesTheStepAndTheActionInWhichARankCrashedOrHung) {
   const std::vector<RankState> states = {{.step = 4, .beat = 9, .place = "0B1"},
                                          {.step = 3, .beat = 8, .place = "1F2"}};

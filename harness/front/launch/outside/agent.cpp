@@ -145,7 +145,7 @@ class Agent : public RankEvents {
                                   .logs = scratch_.path() / "logs",
                                   .output = [](const std::string& line) { std::cerr << sanitised(line + "\n"); }};
     group_name_ = spec.name;
-    sent_state_ = {};
+    state_ = sent_state_ = {};
     const std::string directory = message.at("directory");
     if (!Scratch::is_private(directory))
       throw std::runtime_error("rank 0 named '" + one_line(directory, 200) + "', not a private directory of a run");
