@@ -88,7 +88,8 @@ def called(command, plugin, flags):
         words = [program.find(), command, "-o", "json", *flags_of(flags)]
         words += [word for file in plugins for word in ("--plugin", file)]
         with open(os.path.join(directory, "report.json"), "w+", encoding="utf-8") as output:
-            code, last = finished(subprocess.Popen(words, stdout=output, stderr=subprocess.PIPE, text=True))
+            with subprocess.Popen(words, stdout=output, stderr=subprocess.PIPE, text=True) as process:
+                code, last = finished(process)
             output.seek(0)
             report = json.loads(output.read() or "null", object_hook=Record)
     return report and Report(report), RuntimeError(f"dpbench {command} ended with {code}: {last}") if code else None

@@ -35,7 +35,7 @@ FOUND = {
     "m-reduces-half": ("gradient-meaning", "not reduced"),
     "m-forgets-to-divide": ("gradient-meaning", "3 ranks"),
     "m-sends-bfloat16": ("gradient-meaning", "bfloat16"),
-    "m-divides-twice": ("gradient-meaning", ""),
+    "m-divides-twice": ("gradient-meaning", "averaged over 3"),
     "m-reduces-twice": ("gradient-meaning", "3 times"),
     "m-no-set-epoch": ("output-value", "another rank"),
     "m-no-sync-around-backward": ("collective-count", "every micro-batch"),
