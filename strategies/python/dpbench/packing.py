@@ -48,9 +48,9 @@ class Data:
         self.forms = {}
 
     def pack(self, value):
+        if isinstance(value, torch.Tensor):
+            return value
         leaves, place = leaves_of(value)
-        if place == 0:
-            return leaves[0]
         parts = [leaf.reshape(len(leaf), -1).contiguous().view(torch.uint8) for leaf in leaves]
         form = place, [(leaf.dtype, leaf.shape[1:]) for leaf in leaves]
         size = width = sum(part.shape[1] for part in parts)
@@ -83,11 +83,11 @@ class Output:
         self.forms = {}  # {width of the packed tensor: (nested value of indices, each tensor's shape)}
 
     def pack(self, value):
-        if hasattr(value, "logits"):  # value is an output of the library transformers
+        if not isinstance(value, torch.Tensor) and hasattr(value, "logits"):  # an output of the library transformers
             value = value.logits
+        if isinstance(value, torch.Tensor):
+            return value
         leaves, place = leaves_of(value)
-        if place == 0:
-            return leaves[0]
         if not all(leaf.is_floating_point() for leaf in leaves):
             raise TypeError("the outputs of a model must be floating-point tensors")
         packed = torch.cat([leaf.reshape(len(leaf), -1) for leaf in leaves], 1)
