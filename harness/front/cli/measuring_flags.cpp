@@ -42,7 +42,7 @@ void add_cases(CLI::App& app, Selection& what) {
           ->check(not_empty()),
       "NAME,KEY=V,..|MODULE:CLASS");
   add(app.add_option("--scale", what.scale, "make the models K times wider and deeper [1]")
-          ->check(between(1, kMaxScale)),
+          ->check(between(1, max_scale)),
       "K");
   add(app.add_option("--recompute", what.recompute,
                      "keep only the input of every K blocks of the model; run them twice")
