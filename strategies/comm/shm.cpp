@@ -14,13 +14,13 @@ namespace {
 // thread can be reading the environment.
 [[maybe_unused]] const int buckets_in_shared_memory = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
 
-template <shm::Home kHome>
+template <shm::Home home>
 c10::intrusive_ptr<c10d::Backend> make_shm(const BackendSetup& setup) {
   c10::intrusive_ptr<c10d::Backend> host;
   if (setup.local_world < setup.world)
-    host = c10::make_intrusive<HostsBackend>(setup, kHome);
+    host = c10::make_intrusive<HostsBackend>(setup, home);
   else
-    host = c10::make_intrusive<shm::ShmBackend>(setup, kHome);
+    host = c10::make_intrusive<shm::ShmBackend>(setup, home);
   if (setup.device.is_cuda()) return c10::make_intrusive<StagedBackend>(host, setup.device);
   return host;
 }

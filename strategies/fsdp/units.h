@@ -7,13 +7,23 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "strategies/api/phases.h"
 #include "strategies/fsdp/options.h"
 #include "strategies/fsdp/unit.h"
 #include "strategies/fsdp/unit_plan.h"
-#include "strategies/parts/graph_piece.h"
 
 namespace dpbench::fsdp {
+
+// A piece of a model's autograd graph, with its own backward pass. The whole graph is cut into such pieces.
+struct GraphPiece {
+  at::Tensor input, output;
+};
+
+// Pieces of a model's autograd graph, in the order of the forward pass. The input of each piece is the detached output
+// of the piece before.
+using GraphPieces = std::vector<GraphPiece>;
 
 class Units {
  public:

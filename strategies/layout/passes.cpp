@@ -132,7 +132,7 @@ size_t Passes::number_on_rank(size_t stage) const {
   return number;
 }
 
-at::Tensor Passes::through(size_t stage, const at::Tensor& x, int64_t step, const Part& part, GraphPieces& pieces,
+at::Tensor Passes::through(size_t stage, const at::Tensor& x, int64_t step, const Part& part, fsdp::GraphPieces& pieces,
                            Phases& phases) {
   const auto call = [&](const fsdp::Span& blocks, const at::Tensor& input) {
     return compute(stage, blocks, input, step, part);
@@ -146,7 +146,7 @@ at::Tensor Passes::through(size_t stage, const at::Tensor& x, int64_t step, cons
 at::Tensor Passes::evaluate(size_t stage, const at::Tensor& x, const Part& part) {
   const at::NoGradGuard no_grad;
   Phases phases;
-  GraphPieces pieces;
+  fsdp::GraphPieces pieces;
   return through(stage, x, /*step=*/0, part, pieces, phases);
 }
 

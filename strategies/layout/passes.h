@@ -52,7 +52,7 @@ class Passes {
  private:
   // The state that a stage keeps of a micro-batch between its forward and its backward pass.
   struct Live {
-    GraphPieces pieces;
+    fsdp::GraphPieces pieces;
     at::Tensor output;  // the stage's output, kept until the stage's backward pass; undefined for the last stage
 
     const at::Tensor& input() const { return pieces.front().input; }
@@ -60,7 +60,7 @@ class Passes {
 
   at::Tensor compute(size_t stage, const fsdp::Span& blocks, const at::Tensor& x, int64_t step, const Part& part) const;
   // Runs a stage's forward pass and appends the parts of its autograd graph to `pieces`.
-  at::Tensor through(size_t stage, const at::Tensor& x, int64_t step, const Part& part, GraphPieces& pieces,
+  at::Tensor through(size_t stage, const at::Tensor& x, int64_t step, const Part& part, fsdp::GraphPieces& pieces,
                      Phases& phases);
   size_t number_on_rank(size_t stage) const;  // index of the stage among the stages of its rank
   int rank_of(int stage) const { return stages_[static_cast<size_t>(stage)].rank; }

@@ -12,9 +12,9 @@ std::string Workload::continued(const Forward&, int64_t, uint64_t) const {
 }
 
 int64_t checked_scale(const WorkloadOptions& options) {
-  if (options.scale >= 1 && options.scale <= kMaxScale) return options.scale;
+  if (options.scale >= 1 && options.scale <= max_scale) return options.scale;
   throw UsageError("--scale " + std::to_string(options.scale) + ": must be 1 (the original model) to " +
-                   std::to_string(kMaxScale));
+                   std::to_string(max_scale));
 }
 
 Registry<WorkloadInfo>& workload_registry() {

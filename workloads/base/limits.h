@@ -5,6 +5,6 @@
 
 namespace dpbench {
 
-inline constexpr int64_t kMaxScale = 64;  // largest allowed value of the flag --scale
+inline constexpr int64_t max_scale = 64;  // largest allowed value of the flag --scale
 
 }  // namespace dpbench

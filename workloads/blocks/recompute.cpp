@@ -1,6 +1,7 @@
-#include "workloads/blocks/recompute.h"
-
+// Runs a model's blocks, and recomputes them: the backward pass runs blocks again instead of keeping their activations,
+// which saves memory and costs about a third more computation.
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -10,8 +11,8 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include "workloads/api/workload.h"
 #include "workloads/base/error.h"
-#include "workloads/blocks/block_parameters.h"
 #include "workloads/layers/autocast.h"
 #include "workloads/layers/onednn.h"
 #include "workloads/layers/own_node.h"
@@ -25,10 +26,25 @@ using torch::autograd::edge_list;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
+// Returns each trained parameter of the blocks once, in the order of the blocks.
 std::vector<at::Tensor> trained_parameters_of(std::span<const Block> blocks) {
-  std::vector<at::Tensor> trained = block_parameters(blocks);
-  std::erase_if(trained, [](const at::Tensor& parameter) { return !parameter.requires_grad(); });
-  return trained;
+  std::vector<at::Tensor> all;
+  for (const Block& block : blocks)
+    for (const auto& layer : block.layers)
+      for (const at::Tensor& parameter : layer->parameters())
+        if (parameter.requires_grad() &&
+            std::ranges::none_of(all, [&](const at::Tensor& other) { return other.is_same(parameter); }))
+          all.push_back(parameter);
+  return all;
+}
+
+// Runs the blocks one after the other: each gets the output of the one before.
+at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context& context) {
+  for (const Block& block : blocks) {
+    context.split.begin_block(block.name);
+    x = block.forward(std::move(x), context);
+  }
+  return x;
 }
 
 // Saves the values of the blocks' buffers in its constructor and restores them in its destructor.
@@ -100,16 +116,10 @@ class RecomputeNode : public torch::autograd::Node {
   at::Tensor step_;
 };
 
-}  // namespace
-
-at::Tensor run_blocks(std::span<const Block> blocks, at::Tensor x, const Context& context) {
-  for (const Block& block : blocks) {
-    context.split.begin_block(block.name);
-    x = block.forward(std::move(x), context);
-  }
-  return x;
-}
-
+// Same as run_blocks(), with the same bits in output, gradients and buffers, but keeps only `x` for the backward pass.
+// The backward pass runs the blocks again, with the autocast and dropout masks of the first run, but does not update
+// buffers a second time. A parameter that the blocks do not use counts as used: autograd calls its hooks with an
+// undefined gradient.
 at::Tensor recomputed(std::span<const Block> blocks, const at::Tensor& x, const Context& context) {
   std::vector<at::Tensor> parameters = trained_parameters_of(blocks);
   if (!at::GradMode::is_enabled() || (parameters.empty() && !x.requires_grad())) return run_blocks(blocks, x, context);
@@ -125,6 +135,8 @@ at::Tensor recomputed(std::span<const Block> blocks, const at::Tensor& x, const 
   torch::autograd::set_history(output, node);
   return output;
 }
+
+}  // namespace
 
 at::Tensor Model::forward(const at::Tensor& input, const Context& context) {
   check(!blocks_.empty(), "a model without blocks must override forward()");

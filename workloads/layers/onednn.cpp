@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t kMinMultiplications = 1 << 18;
+constexpr int64_t min_multiplications = 1 << 18;
 
 thread_local bool onednn_products = false;
 
@@ -27,7 +27,7 @@ OneDnnProducts::~OneDnnProducts() { onednn_products = before_; }
 bool OneDnnProducts::on() { return onednn_products; }
 
 bool OneDnnProducts::take(const at::Tensor& input, int64_t multiplications) {
-  return onednn_products && multiplications >= kMinMultiplications && input.scalar_type() == at::kFloat;
+  return onednn_products && multiplications >= min_multiplications && input.scalar_type() == at::kFloat;
 }
 
 at::Tensor onednn_product(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {

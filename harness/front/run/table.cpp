@@ -138,6 +138,8 @@ std::string judgement_text(std::vector<Cells> rows, const std::vector<bool>& rig
   return aligned(rows, right) + folded(summary + "\n");
 }
 
+namespace {
+
 // Returns the tags of a run as "key=value · key=value"; empty if it has none.
 std::string tags_text(const Report& report) {
   std::vector<std::string> words;
@@ -152,6 +154,8 @@ Cells titles_of(const std::vector<Column>& columns) {
   for (const Column& column : columns) titles.push_back(column.title);
   return titles;
 }
+
+}  // namespace
 
 std::string report_table(const Report& report, bool colour, const TableView& view) {
   const auto columns = table_columns(view);

@@ -147,6 +147,47 @@ void derive_gpus(CaseRecord& record, const HostOfRank& hosts) {
   if (readings > 0) record.derived.throttled_share = static_cast<double>(throttled) / static_cast<double>(readings);
 }
 
+struct Straggler {
+  // Ratio of the busiest rank's step time, without waiting, to the median of the other ranks', minus 1.
+  double skew = 0;
+  std::optional<int> rank;  // the busiest rank, if it is the same in all launches and skew is large; else unset
+};
+
+// Returns how much longer the busiest rank works per step than the others, as a median over the launches (starts of the
+// case's processes). Returns nullopt for a single rank or if the times spent waiting for other ranks are unknown.
+std::optional<Straggler> straggler_of(const CaseRecord& record) {
+  std::vector<double> skews;
+  std::set<int> busiest;
+  for (const LaunchRecord& launch : record.launches) {
+    std::vector<std::pair<double, int>> busy;
+    for (const RankRecord& rank : launch.ranks)
+      if (rank.profile && rank.profile->waiting_ns)
+        // A rank's busy time is its step without waiting. Waiting for a core counts as well, because a rank that other
+        // programs slowed is no straggler. A rank can wait for a core and for another rank at the same time, so only
+        // the longer wait is subtracted.
+        busy.emplace_back(
+            rank.profile->step_ns - std::max(*rank.profile->waiting_ns, rank.profile->queue_ns.value_or(0)), rank.rank);
+    if (busy.size() < 2 || busy.size() != launch.ranks.size()) continue;
+    std::sort(busy.begin(), busy.end());
+    std::vector<double> others;
+    for (size_t i = 0; i + 1 < busy.size(); ++i) others.push_back(busy[i].first);
+    const double middle = median(others);
+    if (middle <= 0) continue;
+    skews.push_back(busy.back().first / middle - 1);
+    busiest.insert(busy.back().second);
+  }
+  if (skews.empty()) return std::nullopt;
+  Straggler found{.skew = median(skews), .rank = std::nullopt};
+  if (found.skew > straggler_skew && busiest.size() == 1) found.rank = *busiest.begin();
+  return found;
+}
+
+const RankRecord* first_rank(const CaseRecord& record) {
+  for (const auto& launch : record.launches)
+    if (!launch.ranks.empty()) return &launch.ranks.front();
+  return nullptr;
+}
+
 }  // namespace
 
 HostOfRank hosts_of_ranks(const Json& env) {
@@ -161,12 +202,6 @@ HostOfRank hosts_of_ranks(const Json& env) {
       if (rank.is_number_integer()) found[rank.get<int>()] = i;
   }
   return found;
-}
-
-const RankRecord* first_rank(const CaseRecord& record) {
-  for (const auto& launch : record.launches)
-    if (!launch.ranks.empty()) return &launch.ranks.front();
-  return nullptr;
 }
 
 void derive(CaseRecord& record, const HostOfRank& hosts) {
@@ -240,6 +275,16 @@ void compare_reference_with_its_row(CaseRecord& record, const CaseRecord& refere
   record.notices.insert(record.notices.begin(), text);
 }
 
+// Returns the measured case with world 1 and otherwise the settings of `spec`: strategy, parameters, backend, batch
+// (global for strong scaling, per device for weak), workload, ... Null if the report has none.
+const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec) {
+  for (const CaseRecord& record : report.cases)
+    if (record.spec.world == 1 && record.ok() && record.step_time_ns &&
+        same_setting(record.spec, spec, {.world = true}))
+      return &record;
+  return nullptr;
+}
+
 }  // namespace
 
 std::optional<MemoryParts> largest_memory(const CaseRecord& record) {
@@ -259,41 +304,6 @@ bool above_ideal(const CaseRecord& record) {
 double karp_flatt(double speedup, int world) {
   const double p = world;
   return (1 / speedup - 1 / p) / (1 - 1 / p);
-}
-
-std::optional<Straggler> straggler_of(const CaseRecord& record) {
-  std::vector<double> skews;
-  std::set<int> busiest;
-  for (const LaunchRecord& launch : record.launches) {
-    std::vector<std::pair<double, int>> busy;
-    for (const RankRecord& rank : launch.ranks)
-      if (rank.profile && rank.profile->waiting_ns)
-        // A rank's busy time is its step without waiting. Waiting for a core counts as well, because a rank that other
-        // programs slowed is no straggler. A rank can wait for a core and for another rank at the same time, so only
-        // the longer wait is subtracted.
-        busy.emplace_back(
-            rank.profile->step_ns - std::max(*rank.profile->waiting_ns, rank.profile->queue_ns.value_or(0)), rank.rank);
-    if (busy.size() < 2 || busy.size() != launch.ranks.size()) continue;
-    std::sort(busy.begin(), busy.end());
-    std::vector<double> others;
-    for (size_t i = 0; i + 1 < busy.size(); ++i) others.push_back(busy[i].first);
-    const double middle = median(others);
-    if (middle <= 0) continue;
-    skews.push_back(busy.back().first / middle - 1);
-    busiest.insert(busy.back().second);
-  }
-  if (skews.empty()) return std::nullopt;
-  Straggler found{.skew = median(skews), .rank = std::nullopt};
-  if (found.skew > straggler_skew && busiest.size() == 1) found.rank = *busiest.begin();
-  return found;
-}
-
-const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec) {
-  for (const CaseRecord& record : report.cases)
-    if (record.spec.world == 1 && record.ok() && record.step_time_ns &&
-        same_setting(record.spec, spec, {.world = true}))
-      return &record;
-  return nullptr;
 }
 
 void derive_speedups(Report& report) {

@@ -24,10 +24,6 @@ void derive_speedups(Report& report);
 // blocks that ran next to each other.
 std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const CaseRecord& reference);
 
-// Returns the measured case with world 1 and otherwise the settings of `spec`: strategy, parameters, backend, batch
-// (global for strong scaling, per device for weak), workload, ... Null if the report has none.
-const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec);
-
 // Returns the memory of the rank with the largest memory in any launch, by part (parameters, gradients, ...); nullopt
 // if no rank's profile has it.
 std::optional<MemoryParts> largest_memory(const CaseRecord& record);
@@ -38,14 +34,5 @@ bool above_ideal(const CaseRecord& record);
 // Returns the Karp-Flatt metric, the serial fraction of a program computed from its speed-up in a world; below 0 for a
 // superlinear speed-up.
 double karp_flatt(double speedup, int world);
-
-struct Straggler {
-  // Ratio of the busiest rank's step time, without waiting, to the median of the other ranks', minus 1.
-  double skew = 0;
-  std::optional<int> rank;  // the busiest rank, if it is the same in all launches and skew is large; else unset
-};
-// Returns how much longer the busiest rank works per step than the others, as a median over the launches (starts of the
-// case's processes). Returns nullopt for a single rank or if the times spent waiting for other ranks are unknown.
-std::optional<Straggler> straggler_of(const CaseRecord& record);
 
 }  // namespace dpbench

@@ -17,8 +17,12 @@ namespace {
 
 // JSON Schema of the keys that `dpbench tune` adds to the configuration of run.json.
 constexpr const char* tune_results = R"json({
-  "judged_from_launch": {"type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"},
-  "tuned": {"type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"}
+  "judged_from_launch": {
+    "type": "integer", "minimum": 0, "description": "tune: first launch that judged the last candidates"
+  },
+  "tuned": {
+    "type": "array", "items": {"$ref": "#/$defs/tuned"}, "description": "tune: the last candidate of each setting"
+  }
 })json";
 
 constexpr const char* shared_definitions = R"json({
@@ -39,7 +43,10 @@ constexpr const char* shared_definitions = R"json({
       "commit": {"type": "string", "minLength": 1, "description": "commit of dpbench's sources; -dirty: with changes"},
       "compiler": {"type": "string", "description": "compiler that built dpbench"},
       "build_type": {"type": "string", "description": "CMake build type"},
-      "directory_commit": {"type": ["string", "null"], "description": "commit of the repository in the working directory; -dirty: with changes; null: none"},
+      "directory_commit": {
+        "type": ["string", "null"],
+        "description": "commit of the repository in the working directory; -dirty: with changes; null: none"
+      },
       "argv": {"type": "array", "items": {"type": "string"}, "description": "arguments of the command line"}
     }
   }
@@ -58,13 +65,19 @@ constexpr const char* duel_skeleton = R"json({
   "title": "dpbench duel of two builds, major version 1",
   "description": "duel.json. Unknown values are null. Minor versions only add keys; readers ignore unknown keys.",
   "type": "object",
-  "required": ["schema", "schema_version", "id", "status", "gate", "tool", "env", "config", "rule", "base", "new", "cases"],
+  "required": [
+    "schema", "schema_version", "id", "status", "gate", "tool", "env", "config", "rule", "base", "new", "cases"
+  ],
   "properties": {
     "schema": {"const": "dpbench.duel"},
     "schema_version": {"$ref": "#/$defs/schema_version"},
     "id": {"type": "string", "minLength": 1},
     "status": {"enum": []},
-    "order_seed": {"type": ["integer", "null"], "minimum": 1, "description": "random seed for the order of builds within pairs and of cases; since 1.1"},
+    "order_seed": {
+      "type": ["integer", "null"],
+      "minimum": 1,
+      "description": "random seed for the order of builds within pairs and of cases; since 1.1"
+    },
     "gate": {"enum": []},
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
@@ -96,19 +109,28 @@ constexpr const char* document_skeleton = R"json({
 })json";
 
 constexpr const char* duel_results = R"json({
-  "status": {"enum": [], "description": "wrong: a check of the new build failed; unmeasured: a check of the base build failed"},
+  "status": {
+    "enum": [], "description": "wrong: a check of the new build failed; unmeasured: a check of the base build failed"
+  },
   "reason": {"type": ["string", "null"], "description": "why the status is not ok, or why the verdict is unclear"},
   "verdict": {"enum": [], "description": "verdict on the new build; null if the status is not ok"},
   "look": {
     "type": ["object", "null"],
-    "required": ["pairs", "change_percent", "ci95_low_percent", "ci95_high_percent", "noise_percent", "p_slower", "p_faster", "p_same"],
+    "required": [
+      "pairs", "change_percent", "ci95_low_percent", "ci95_high_percent", "noise_percent", "p_slower", "p_faster",
+      "p_same"
+    ],
     "properties": {
       "pairs": {"type": "integer", "minimum": 1},
       "launches": {"type": "integer", "minimum": 1, "description": "launches that measured the pairs"},
       "change_percent": {"type": "number", "description": "median of new / base - 1, in percent"},
       "ci95_low_percent": {"type": "number"},
       "ci95_high_percent": {"type": "number"},
-      "noise_percent": {"type": "number", "minimum": 0, "description": "1.4826 * median absolute deviation of the pairs' log(new / base), in percent"},
+      "noise_percent": {
+        "type": "number",
+        "minimum": 0,
+        "description": "1.4826 * median absolute deviation of the pairs' log(new / base), in percent"
+      },
       "p_slower": {"type": "number", "minimum": 0, "maximum": 1.000001},
       "p_faster": {"type": "number", "minimum": 0, "maximum": 1.000001},
       "p_same": {"type": "number", "minimum": 0, "maximum": 1.000001}
@@ -281,10 +303,6 @@ class Checker {
 
   const Json& definitions_;
 };
-
-}  // namespace
-
-namespace {
 
 // Returns the glossary text for a JSON key without a description: a reference to the glossary section of its type.
 std::string meaning_of(const Json& property) {

@@ -59,6 +59,18 @@ void compare_answers(const Json& document, const Report& again, bool older, std:
   compare_figures("answer", &stored, own ? computed : without_sentences(computed), older, found);
 }
 
+// Returns a contradiction in the report that could make a wrong case look correct (an ok status despite a failed check,
+// or a duplicate id), or nullopt.
+std::optional<std::string> contradiction_of(const Report& report) {
+  std::set<std::string> ids;
+  for (const CaseRecord& record : report.cases) {
+    const std::string& id = record.spec.id;
+    if (record.status == CaseStatus::ok && failing_check(record)) return id + " is ok, but its checks make it wrong";
+    if (!ids.insert(id).second) return id + " appears twice";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
@@ -74,16 +86,6 @@ void compare_figures(const std::string& name, const Json* stored, const Json& ag
   } else if (!nearly_equal(*stored, again)) {
     found.push_back(name + " does not match the measurements");
   }
-}
-
-std::optional<std::string> contradiction_of(const Report& report) {
-  std::set<std::string> ids;
-  for (const CaseRecord& record : report.cases) {
-    const std::string& id = record.spec.id;
-    if (record.status == CaseStatus::ok && failing_check(record)) return id + " is ok, but its checks make it wrong";
-    if (!ids.insert(id).second) return id + " appears twice";
-  }
-  return std::nullopt;
 }
 
 Report read_consistent_report(const std::filesystem::path& file) {

@@ -18,9 +18,6 @@ std::vector<std::string> problems_of(const Json& document);
 // has an older minor version, which may lack figures.
 void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
                      std::vector<std::string>& found);
-// Returns a contradiction in the report that could make a wrong case look correct (an ok status despite a failed check,
-// or a duplicate id), or nullopt.
-std::optional<std::string> contradiction_of(const Report& report);
 // Reads a report file. Throws a UsageError that names the file if the report is invalid or contradicts itself.
 Report read_consistent_report(const std::filesystem::path& file);
 

@@ -67,13 +67,11 @@ UncountedMemory::~UncountedMemory() {
   restart_peak();
 }
 
-int64_t own_peak_memory_bytes() {
-  return std::max<int64_t>(peak_memory_bytes() - status_bytes("RssFile:") - leftover_bytes, 0);
-}
-
 void record_peaks(RankRecord& record) {
   record.peak_rss_bytes = peak_memory_bytes();
-  record.own_rss_bytes = own_peak_memory_bytes();
+  // The peak of this case as if it were the first of the process: without file pages (LibTorch code loaded by earlier
+  // cases) and without memory that earlier cases left allocated.
+  record.own_rss_bytes = std::max<int64_t>(record.peak_rss_bytes - status_bytes("RssFile:") - leftover_bytes, 0);
   const DevicePeak* device = device_peak();
   const DeviceMemory peak = device ? device->peak() : DeviceMemory{};
   record.peak_device_bytes = peak.allocated, record.peak_device_reserved_bytes = peak.reserved;

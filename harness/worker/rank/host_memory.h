@@ -23,9 +23,6 @@ void record_initial_memory();
 // case is not charged for it.
 void reset_peak_memory();
 int64_t peak_memory_bytes();
-// Returns the peak memory of the current case as if it were the first of the process. Excludes file pages (LibTorch
-// code loaded by earlier cases) and memory that earlier cases left allocated.
-int64_t own_peak_memory_bytes();
 // Writes the current case's peaks, on the host and on GPUs, into the record.
 void record_peaks(RankRecord& record);
 

@@ -13,11 +13,11 @@ namespace {
 
 // Up to this size in bytes, each rank reduces the whole array in an allreduce. The alternative, a piece per rank, needs
 // a second barrier, which takes longer.
-constexpr size_t kReducedByAll = 16 << 10;
-constexpr size_t kLine = 64;
+constexpr size_t reduced_by_all = 16 << 10;
+constexpr size_t cache_line = 64;
 // Copies below this size in bytes use ordinary stores: streaming stores are faster only for large copies.
-constexpr size_t kStreamed = 4096;
-constexpr size_t kWord = 16;
+constexpr size_t streamed_bytes = 4096;
+constexpr size_t word_bytes = 16;
 
 // Returns true for collectives in which a rank sends different data to each rank.
 bool per_rank(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::scatter || kind == Kind::alltoall; }
@@ -27,9 +27,9 @@ bool per_rank(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::
 // The data is visible to threads that observe a later atomic store.
 void copy_for_peers(char* to, const char* from, size_t bytes) {
 #ifdef __SSE2__
-  if (bytes >= kStreamed && reinterpret_cast<uintptr_t>(to) % kWord == 0) {
-    const size_t whole = bytes / kWord * kWord;
-    for (size_t i = 0; i < whole; i += kWord) {
+  if (bytes >= streamed_bytes && reinterpret_cast<uintptr_t>(to) % word_bytes == 0) {
+    const size_t whole = bytes / word_bytes * word_bytes;
+    for (size_t i = 0; i < whole; i += word_bytes) {
       const auto word = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
       _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), word);
     }
@@ -46,7 +46,7 @@ void copy_for_peers(char* to, const char* from, size_t bytes) {
 // the other ranks' slots. This holds for all calls except a large allreduce, in which each rank reduces one piece of
 // the array.
 bool Collectives::uses_exchange(const Job& job) const {
-  return job.call.kind != Kind::allreduce || job.bytes() <= kReducedByAll;
+  return job.call.kind != Kind::allreduce || job.bytes() <= reduced_by_all;
 }
 
 void Collectives::begin(const Job& job) {
@@ -70,7 +70,7 @@ void Collectives::finish(const Job& job, Clock::time_point deadline) {
 
 size_t Collectives::chunk_elements(const Job& job) const {
   const size_t lanes = per_rank(job.call.kind) ? group_.world() : 1;
-  return group_.slot_bytes() / lanes / kLine * kLine / job.item;
+  return group_.slot_bytes() / lanes / cache_line * cache_line / job.item;
 }
 
 Collectives::Chunk Collectives::chunk_at(const Job& job, size_t begin, size_t elements) const {
@@ -80,7 +80,7 @@ Collectives::Chunk Collectives::chunk_at(const Job& job, size_t begin, size_t el
 // Returns the piece of an array that a rank reduces in a large allreduce. Pieces start on cache lines, so that two
 // ranks never write to the same line.
 Collectives::Chunk Collectives::piece(size_t count, size_t item, int rank) const {
-  const size_t line = std::max<size_t>(1, kLine / item);
+  const size_t line = std::max<size_t>(1, cache_line / item);
   const size_t share = (count + group_.world() * line - 1) / (group_.world() * line) * line;
   const size_t begin = std::min(count, share * rank);
   return {begin, std::min(share, count - begin)};

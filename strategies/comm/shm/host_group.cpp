@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 
 // A waiting rank spins this long before it sleeps. Spinning covers the usual delay between ranks, and costs less than
 // the two context switches of a sleep.
-constexpr auto kSpin = microseconds(100);
+constexpr auto spin_time = microseconds(100);
 // Returns the interval at which a waiting rank checks for dead ranks. The interval grows with the number of ranks,
 // because each of them checks all others.
 milliseconds check_interval(int world) { return milliseconds(5 * ((world + 7) / 8)); }
@@ -137,7 +137,7 @@ bool HostGroup::all_arrived() const {
 }
 
 bool HostGroup::wait_briefly() {
-  return spin(kSpin, crowded_, [&] { return all_arrived(); });
+  return spin(spin_time, crowded_, [&] { return all_arrived(); });
 }
 
 void HostGroup::wait(Clock::time_point deadline) {

@@ -20,7 +20,7 @@ struct ReductionName {
   Op::RedOpType op;
   Reduction reduction;
 };
-constexpr ReductionName kReductionNames[] = {{Op::SUM, Reduction::sum},
+constexpr ReductionName reduction_names[] = {{Op::SUM, Reduction::sum},
                                              {Op::AVG, Reduction::avg},
                                              {Op::PRODUCT, Reduction::product},
                                              {Op::MIN, Reduction::min},
@@ -30,20 +30,20 @@ struct ElementName {
   at::ScalarType dtype;
   Element element;
 };
-constexpr ElementName kElementNames[] = {
+constexpr ElementName element_names[] = {
     {at::kFloat, Element::f32}, {at::kDouble, Element::f64}, {at::kBFloat16, Element::bf16}, {at::kHalf, Element::f16},
     {at::kInt, Element::i32},   {at::kLong, Element::i64},   {at::kChar, Element::i8},       {at::kByte, Element::u8}};
 
 [[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument("shm: " + why); }
 
 Reduction reduction_of(const Op& op) {
-  for (const auto& [type, reduction] : kReductionNames)
+  for (const auto& [type, reduction] : reduction_names)
     if (op.op_ == type) return reduction;
   refuse("supports sum, avg, product, min and max, not c10d's operation number " + std::to_string(int(op.op_)));
 }
 
 Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
-  for (const auto& [type, element] : kElementNames)
+  for (const auto& [type, element] : element_names)
     if (type == dtype)
       if (const Reduce kernel = find_reduce(reduction, element)) return kernel;
   refuse(std::string("cannot reduce tensors of ") + c10::toString(dtype) +

@@ -16,7 +16,7 @@
 namespace dpbench::shm {
 namespace {
 
-constexpr const char* kTicketKey = "shm-segment";
+constexpr const char* ticket_key = "shm-segment";
 
 // Data that the first rank publishes in the store, so that the others can map the segment.
 struct Ticket {
@@ -29,13 +29,13 @@ struct Ticket {
 
 Ticket read_ticket(const BackendSetup& setup, int mine, int first) {
   try {
-    setup.store->wait({kTicketKey}, setup.timeout);
+    setup.store->wait({ticket_key}, setup.timeout);
   } catch (const std::exception&) {
     throw std::runtime_error(c10::str("rank ", mine, " timed out waiting for rank ", first, " to create the group (",
                                       setup.timeout.count(), " ms)"));
   }
   Ticket ticket;
-  std::istringstream text(setup.store->get_to_str(kTicketKey));
+  std::istringstream text(setup.store->get_to_str(ticket_key));
   check(bool(text >> ticket.pid >> ticket.fd >> ticket.bytes), "the group's ticket cannot be read: " + text.str());
   return ticket;
 }
@@ -85,7 +85,7 @@ void MappedSegment::create(const BackendSetup& setup, Home home) {
   // allocate all of them.
   if (home == Home::threads) shared_mappings().add(memory_.get(), mapping_);
   const std::string ticket = Ticket{getpid(), memory_.get(), map_.bytes()}.text();
-  setup.store->set(kTicketKey, std::vector<uint8_t>(ticket.begin(), ticket.end()));
+  setup.store->set(ticket_key, std::vector<uint8_t>(ticket.begin(), ticket.end()));
 }
 
 void MappedSegment::open(const BackendSetup& setup, Home home, const std::vector<int>& numbers) {

@@ -10,9 +10,9 @@ namespace {
 
 using c10d::OpType;
 
-constexpr size_t kSlotBytes = 1 << 20;
+constexpr size_t bytes_per_slot = 1 << 20;
 // A collective of more bytes runs in the backend's own thread, not in the caller's.
-constexpr size_t kMaxInlineBytes = 2 << 20;
+constexpr size_t max_inline_bytes = 2 << 20;
 
 const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
   if (tensors.size() != 1)
@@ -56,7 +56,7 @@ ShmBackend::ShmBackend(const BackendSetup& setup, Home home, int first_rank)
     : Backend(setup.rank, setup.world),
       home_(home),
       timeout_(setup.timeout),
-      group_(setup, home, kSlotBytes, first_rank) {}
+      group_(setup, home, bytes_per_slot, first_rank) {}
 
 ShmBackend::~ShmBackend() { group_.leave(); }
 
@@ -75,7 +75,7 @@ ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensor
   if (jobs.empty()) throw std::invalid_argument("shm: takes at least one tensor");
   const std::lock_guard lock(starting_);
   auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
-  const bool inline_begin = queue_.idle() && total_bytes(jobs) <= kMaxInlineBytes;
+  const bool inline_begin = queue_.idle() && total_bytes(jobs) <= max_inline_bytes;
   Task task{std::move(jobs), std::move(inputs), timeout.count() > 0 ? timeout : timeout_, work};
   // A callback of a collective's future runs in the queue's thread. The callback may start a collective and wait for
   // it. The collective therefore runs at once: a queued one would start only after the callback, which waits for it.
