@@ -268,9 +268,9 @@ def bandwidth(sizes):
     rates = {arm: [size / us / 1e3 for us in values] for arm, values in sizes[size].items()}
     if len(rates) > MOST_NAMES:
         return f"{words.size(size)}: {len(rates)} backends reach {words.from_to(sum(rates.values(), []))} GB/s"
-    reached = [f"{arm} {words.from_to(values)}" for arm, values in rates.items()]
+    reached = [f"{arm}: {words.from_to(values)} GB/s" for arm, values in rates.items()]
     once = "" if all(len(values) > 1 for values in rates.values()) else ", measured once"
-    return f"{words.size(size)}: {', '.join(reached)} GB/s{once}"
+    return f"{'; '.join(reached)} for {words.size(size)}{once}"
 
 
 def tuning(verdicts):

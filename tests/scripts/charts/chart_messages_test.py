@@ -279,7 +279,7 @@ class Collectives(Titles):
                    "gloo and shm", messages.UNDECIDED, no=("faster", "fastest"))
 
     def test_a_chart_title_gives_bandwidths_of_the_largest_size_as_ranges_over_repetitions(self):
-        self.assertEqual(messages.bandwidth(self.SIZES), "100 MB: shm 9.1 to 10, gloo 8.3 to 11, memcpy 10 GB/s")
+        self.assertEqual(messages.bandwidth(self.SIZES), "shm: 9.1 to 10 GB/s; gloo: 8.3 to 11 GB/s; memcpy: 10 GB/s for 100 MB")
 
     def test_a_chart_title_does_not_compare_collectives_of_different_worlds(self):
         self.in_order(messages.latency({1000: {"shm, world 2": [1, 2], "gloo, world 4": [3, 4]}}),
@@ -290,7 +290,7 @@ class Collectives(Titles):
     def test_a_chart_title_does_not_rank_collectives_that_were_measured_only_once(self):
         once = {size: {arm: values[:1] for arm, values in times.items()} for size, times in self.SIZES.items()}
         self.in_order(messages.latency(once), "latency", "not ranked", "1 repetition")
-        self.assertEqual(messages.bandwidth(once), "100 MB: shm 10, gloo 11, memcpy 10 GB/s, measured once")
+        self.assertEqual(messages.bandwidth(once), "shm: 10 GB/s; gloo: 11 GB/s; memcpy: 10 GB/s for 100 MB, measured once")
 
     def test_a_chart_title_does_not_rank_collectives_measured_at_different_sizes(self):
         self.in_order(messages.latency({1000: {"shm": [1, 2]}, 2000: {"gloo": [3, 4]}}), "not ranked", "different sizes")
