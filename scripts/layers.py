@@ -33,7 +33,8 @@ ALLOWED = {
                         "harness/conform/"),
     # The micro-benchmarks parse the flags of `dpbench collectives` and wrap its tables to the width of the terminal.
     # They measure the network between the addresses that Gloo uses.
-    "harness/micro/": (*APIS, "strategies/comm/base/route.h", "workloads/layers/", "strategies/parts/", "harness/report/",
+    "harness/micro/": (*APIS, "strategies/comm/base/route.h", "workloads/layers/", "strategies/parts/",
+                       "harness/report/",
                        "harness/worker/", "harness/front/cli/", "harness/front/text/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
     # Each folder of tests may include the code it tests and the shared headers, but no other folder's header.

@@ -99,7 +99,8 @@ def throughput(cases):
         limit = ideal_line(chart, axes, start, worlds, ideal)
         values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor, unit)
         chart.legend()
-        chart.caption = f"Dashed: linear scaling of {start.series} at world {start.world}{limit}. {words.bars(group)} {words.source(group)}{note}"
+        chart.caption = (f"Dashed: linear scaling of {start.series} at world {start.world}{limit}. "
+                         f"{words.bars(group)} {words.source(group)}{note}")
         yield chart
 
 

@@ -143,7 +143,7 @@ RankShare Formula::rank_share() const {
   return share;
 }
 
-// Marks the blocks that the backward pass computes again. A unit's blocks are run apart from those of other units.
+// Marks the blocks that the backward pass computes again. Each unit of fsdp is a span of its own for recomputation.
 void Formula::set_recomputed(RankShare& share) const {
   const Model& model = query_.model;
   std::vector<fsdp::Span> spans = own_stages();

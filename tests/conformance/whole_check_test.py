@@ -1,5 +1,6 @@
 """whole_check_test.py DPBENCH: runs `dpbench check` as a user does: over every backend, with ranks as processes and a
-random seed. Checks two or three strategies, others each day (share() in drawn_tests.py), or all if DPBENCH_CASES is "all".
+random seed. Checks two or three strategies, others each day (share() in drawn_tests.py), or
+all if DPBENCH_CASES is "all".
 The flag --timeout of dpbench ends a check that hangs."""
 import json
 import os

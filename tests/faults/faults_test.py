@@ -201,7 +201,8 @@ class Faults(FaultyRuns):
         waits = r"rank 1 [^;]*pp: rank 1\b[^:]*\b1\w+ \(stage 1, micro-batch \d\): "
         for fault, words in (("throw", rf"^rank 0 [^;]*{where}the strategy's own words"),
                              ("memory", rf"^out of memory: rank 0 [^;]*{where}[^;]*\bhost memory"),
-                             ("kill", rf"^rank 0 [^;]*signal 9[^;]*step 7, in 0RECV_B1 \(stage 0, micro-batch 1\); {waits}")):
+                             ("kill", r"^rank 0 [^;]*signal 9[^;]*step 7, in 0RECV_B1 \(stage 0, micro-batch 1\); "
+                              + waits)):
             self.on_gpt(self.over_both, "faulty-pp", fault, words, "--accumulate", "4",
                         "--param", "rank=0", "--param", "in=recv", "--param", "after=1")
 

@@ -89,7 +89,7 @@ std::vector<std::string> missing_ranks(const std::vector<Rank>& ranks) {
 int furthest_behind(const std::vector<Rank>& ranks) {
   const auto key = [&](int rank) {
     const RankState& state = ranks[rank].state;
-    // Heartbeats alone order a rank in the checks and one that is before or after them, whose step is 0.
+    // A rank in the checks has step -1, before and after them 0. Both count as step 0; the heartbeats decide.
     return std::tuple(!state.stopped, ranks[rank].ready, std::max<int64_t>(state.step, 0), state.beat);
   };
   int behind = -1;
