@@ -75,7 +75,7 @@ def note_absences(cases):
 def size(number):
     """Returns a number of bytes with its unit, e.g. "4 kB"."""
     unit, name = next((step for step in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if number >= step[0]), (1, "B"))
-    return f"{number / unit:.3g} {name}"
+    return f"{number / unit:g} {name}"
 
 
 def bars(cases):
