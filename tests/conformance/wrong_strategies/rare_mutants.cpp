@@ -78,7 +78,7 @@ std::vector<Mutant> rare_mutants() {
       rare("float32-gradients-rounded-to-bfloat16-from-step-30-on", "gradient-later",
            with([](Parts& parts) { parts.after_reduce = round_late_gradients; }), 3, 4, "probe-mlp"),
       rare("float32-gradients-rounded-to-bfloat16-after-20-own-steps", "gradient-later",
-           with(round_gradients_after_20_steps), 3, 4),
+           with(round_gradients_after_20_steps), 3, 4, "probe-reused"),
       rare("last-column-of-some-widths-halved", "gradient-replay",
            with([](Parts& parts) { parts.after_reduce = halve_a_last_column; }), 3, 4, "probe-wide"),
       rare("reference-in-drawn-worlds", "", with([](Parts&) {}), /*world=*/0, 3),
