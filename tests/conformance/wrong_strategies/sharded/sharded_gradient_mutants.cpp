@@ -294,7 +294,7 @@ std::vector<Mutant> sharded_gradient_mutants() {
       {"shards-of-the-first-micro-batch-not-reduced", "accumulation",
        "rows of rank 0 of 3: ", made(keep_the_first_micro_batch)},
       {"replicated-rows-counted-once-for-each-rank", "clip", "added once", clipping_by(squares_of_whole_gradients)},
-      on_mesh({"squares-of-replicas-added", "clip", "clipped below",
+      on_mesh({"squares-of-replicas-added", "clip", "added once for each rank of the axis dp",
                clipping_by([](ShardedRun& run) { return squares_over(run, run.mesh.group()); })}),
       {"clipped-by-the-norm-of-its-own-shard", "clip", "own rows",
        clipping_by([](ShardedRun& run) { return own_squares(run); })},
