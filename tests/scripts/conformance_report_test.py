@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/studies/conformance-report"
+STUDIES = pathlib.Path(__file__).parents[2] / "scripts/studies"
 # Each stand-in adds a line to the file `calls`. It writes the file of its slice, the plan or the checks of a mesh, which
 # the tests provide, and an empty report for other slices. A slice whose file is empty fails.
 PROGRAM = """#!/bin/sh
@@ -49,7 +49,8 @@ class Study(unittest.TestCase):
             (self.root / name).write_text(text, encoding="utf-8")
         for mesh in MESHES[1:]:
             (self.build / f"checks-{mesh}").write_text(json.dumps({"cases": [{"mesh": mesh, "checks": [CHECK]}]}), encoding="utf-8")
-        shutil.copy(SCRIPT, self.root / "scripts/studies")
+        for name in ("conformance-report", "stored.py"):
+            shutil.copy(STUDIES / name, self.root / "scripts/studies")
 
     def study(self):
         """Runs the study. Returns the exit code, the output and the calls of this run."""
