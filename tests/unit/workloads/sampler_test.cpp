@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include <ATen/ATen.h>
+
 namespace dpbench {
 namespace {
 
