@@ -153,7 +153,8 @@ class Hosts(unittest.TestCase):
                 self.assertEqual(codes, [3, 3], ends)
                 (saved,) = glob.glob(pattern)
                 with open(saved, encoding="utf-8") as file:
-                    self.assertRegex(json.load(file)["cases"][0]["reason"], r"rank 1")
+                    # "missing 1": the link was cut while the ranks of a launch joined.
+                    self.assertRegex(json.load(file)["cases"][0]["reason"], "rank 1|missing 1")
                 self.assertRegex(ends[1][1], "rank 1 on .*(rank 0|relay|onnection)")
                 self.assertEqual(self.processes(), {})
                 os.rename(self.out + "/results", self.out + "/" + backend)
