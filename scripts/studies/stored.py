@@ -1,5 +1,5 @@
-"""Runs a study in pieces, two at a time, and prints an estimate of the time left. The result of each piece is stored in a
-file, so a stopped study can be continued."""
+"""Runs a study in pieces, two at a time, and prints an estimate of the time left. The result of each piece is stored
+in a file, so a stopped study can be continued."""
 import concurrent.futures
 import hashlib
 import json
@@ -11,15 +11,16 @@ TOGETHER = 2
 
 
 def build_hash(build, programs):
-    """Returns a short hash of these programs and of the libraries of a build. A study stores its results under it, because
-    those of another build are not its own."""
+    """Returns a short hash of these programs and of the libraries of a build. A study stores its results under this
+    hash, so that it does not use those of another build."""
     files = [build / "bin" / name for name in programs] + sorted((build / "lib").glob("*.so*"))
     hashes = [hashlib.sha256(file.read_bytes()).digest() for file in files if file.exists()]
     return hashlib.sha256(b"".join(hashes)).hexdigest()[:12]
 
 
 def run_piece(piece, file):
-    """Runs a piece, a function that writes JSON to a file. The file exists only if the piece succeeded. Returns the seconds."""
+    """Runs a piece, a function that writes JSON to a file. The file exists only if the piece succeeded. Returns the
+    seconds that the piece took."""
     start = time.monotonic()
     partial = file.with_suffix(".partial")
     piece(partial)
@@ -28,8 +29,8 @@ def run_piece(piece, file):
 
 
 def run_pieces(pieces, folder):
-    """Runs all pieces, {name: function}, without a stored result. Returns the result of each piece by its name. Ends the
-    program if a piece failed (RuntimeError), after all others have run."""
+    """Runs all pieces, {name: function}, without a stored result. Returns the result of each piece by its name. A piece
+    fails by a RuntimeError. If one failed, the program ends after all others have run."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {name: folder / f"{name}.json" for name in sorted(pieces)}
     left = [name for name, file in files.items() if not file.exists()]

@@ -26,8 +26,8 @@ void refuse_idle_ranks(const Model& model, const std::vector<pipeline::Stage>& s
 void refuse_parts_of_batch_statistics(const std::vector<pipeline::Placed>& buffers, const Options& options);
 void refuse_uncut_sequence(const Model& model, const Axes& axes, const Options& options);
 
-// Makes all checks of this header, and those of the pipeline's stages and of the axis shard. The mesh
-// may have no process groups, so the checks can be made before any rank starts.
+// Calls all functions above. Also throws if the pipeline's stages or the axis `shard` do not suit the model. The mesh
+// needs no process groups, so this function can be called before any rank starts.
 void refuse_unsuitable(const Model& model, const Mesh& mesh, const Options& options);
 
 }  // namespace dpbench::layout

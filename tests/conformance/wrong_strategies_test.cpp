@@ -56,7 +56,7 @@ std::string name_of(const testing::TestParamInfo<Mutant>& info) {
   return name;
 }
 
-// scenarios: names of the scenarios to run, costly ones too. If empty, runs those of the workload's short check.
+// scenarios: names of the scenarios to run. An empty list means the scenarios of the workload's short check.
 std::vector<CheckRow> checked(const Mutant& mutant, const std::string& filter = "",
                               const std::vector<std::string>& scenarios = {}) {
   const StrategyInfo strategy = mutant.strategy();
