@@ -284,15 +284,24 @@ class Srun(Launcher):
     def environment(self):
         return self.slurm.env
 
+    def run_on_two_nodes(self, ranks, flags, distribution="block"):
+        """Runs dpbench on two nodes, at most two ranks on each."""
+        return subprocess.run(["srun", "--overcommit", "-N", "2", "-n", str(ranks), "--ntasks-per-node=2", "--distribution=" + distribution,
+                               DPBENCH, *flags, "--out", self.out + "/results", "-q", "-o", "json"],
+                              capture_output=True, text=True, timeout=3 * SLACK, check=False,
+                              # Both nodes are this host, so their ranks share its cores.
+                              env={**self.slurm.env, "MASTER_ADDR": "127.0.0.1", "DPBENCH_KEEP_DISTURBED": "1"})
+
     def on_two_nodes(self, ranks, flags):
-        """Runs dpbench on two nodes, at most two ranks on each. Returns its report."""
-        one = subprocess.run(["srun", "--overcommit", "-N", "2", "-n", str(ranks), "--ntasks-per-node=2", "--distribution=block", DPBENCH, *flags,
-                              "--out", self.out + "/results", "-q", "-o", "json"],
-                             capture_output=True, text=True, timeout=3 * SLACK, check=False,
-                             # Both nodes are this host, so their ranks share its cores.
-                             env={**self.slurm.env, "MASTER_ADDR": "127.0.0.1", "DPBENCH_KEEP_DISTURBED": "1"})
+        """Returns the report of a successful run on two nodes."""
+        one = self.run_on_two_nodes(ranks, flags)
         self.assertEqual(one.returncode, 0, one.stderr)
         return json.loads(one.stdout)
+
+    def test_ranks_dealt_cyclically_to_two_slurm_nodes_are_refused(self):
+        one = self.run_on_two_nodes(4, CASE, distribution="cyclic")
+        self.assertEqual(one.returncode, 2, one.stderr)
+        self.assertRegex(one.stderr, r"host \S+ has the ranks 0, 2, as its local ranks 0, 1\. The ranks of a host must be consecutive")
 
     def test_a_run_on_two_slurm_nodes_succeeds(self):
         hosts = self.on_two_nodes(3, CASE)["env"]["hosts"]

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/front/launch/outside/placement.h"
+#include "harness/front/launch/outside/world.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -130,6 +131,36 @@ TEST(Placement, FindsTheFirstHostOfASlurmNodeList) {
   EXPECT_EQ(first_host("gpu[003-004,9],x"), "gpu003");
   EXPECT_EQ(first_host("gpu[7,9]"), "gpu7");
   EXPECT_EQ(first_host(""), "");
+}
+
+// Returns "" if check_ranks_of_hosts() accepts ranks that have these nodes and local ranks, else its error message.
+std::string complaint_about(const std::vector<std::pair<std::string, int>>& ranks) {
+  std::vector<Json> hellos;
+  for (const auto& [node, local_rank] : ranks)
+    hellos.push_back({{"node", node}, {"local_rank", local_rank}, {"facts", {{"name", "name-of-" + node}}}});
+  try {
+    check_ranks_of_hosts(hellos);
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+TEST(Placement, AcceptsHostsWithDifferentNumbersOfConsecutiveRanks) {
+  EXPECT_EQ(complaint_about({{"a", 0}, {"a", 1}, {"b", 0}, {"c", 0}, {"c", 1}}), "");
+}
+
+TEST(Placement, RefusesHostsWhoseRanksAreNotConsecutive) {
+  const std::string cyclic = complaint_about({{"a", 0}, {"b", 0}, {"a", 1}, {"b", 1}});
+  EXPECT_NE(cyclic.find("host name-of-a has the ranks 0, 2, as its local ranks 0, 1"), std::string::npos) << cyclic;
+  EXPECT_NE(cyclic.find("--distribution=block"), std::string::npos) << cyclic;
+}
+
+TEST(Placement, RefusesLocalRanksThatDoNotCountFromZeroOnEachHost) {
+  EXPECT_NE(complaint_about({{"a", 0}, {"a", 1}, {"b", 2}, {"b", 3}}), "");
+  EXPECT_NE(complaint_about({{"a", 0}, {"a", 0}}), "");
+  EXPECT_NE(complaint_about({{"a", 0}, {"b", 0}, {"a", 0}}), "");
+  EXPECT_NE(complaint_about({{"a", 1}, {"a", 0}}), "");
 }
 
 }  // namespace

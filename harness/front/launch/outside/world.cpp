@@ -54,6 +54,7 @@ void World::gather(const Json& own_hello) {
     throw std::runtime_error(std::to_string(hellos_.size() - ranks.size()) + " of " + std::to_string(hellos_.size()) +
                              " ranks came within " + std::to_string(static_cast<int>(timeout_s_)) +
                              " s (--timeout), missing " + join(ranks));
+  check_ranks_of_hosts(hellos_);
 }
 
 void World::record_hello(const Json& message) {
@@ -135,6 +136,26 @@ void World::end(int code) {
     }
   } catch (const std::exception&) {
     // Ignore that other ranks cannot be reached at the end of the run: they notice the missing heartbeats.
+  }
+}
+
+void check_ranks_of_hosts(const std::vector<Json>& hellos) {
+  std::map<std::string, std::vector<size_t>> ranks_of;  // by node
+  for (size_t rank = 0; rank < hellos.size(); ++rank) ranks_of[hellos[rank].at("node")].push_back(rank);
+  for (const auto& [node, ranks] : ranks_of) {
+    bool in_order = true;
+    std::vector<std::string> numbers, local_ranks;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const Json& local_rank = hellos[ranks[i]].at("local_rank");
+      in_order = in_order && ranks[i] == ranks[0] + i && local_rank == i;
+      numbers.push_back(std::to_string(ranks[i]));
+      local_ranks.push_back(local_rank.dump());
+    }
+    if (in_order) continue;
+    throw UsageError("host " + one_line(hellos[ranks[0]].at("facts").at("name").get<std::string>(), 64) +
+                     " has the ranks " + join(numbers) + ", as its local ranks " + join(local_ranks) +
+                     ". The ranks of a host must be consecutive, and its local ranks must count them from 0. Use srun "
+                     "--distribution=block or mpirun --map-by slot, or set LOCAL_RANK");
   }
 }
 

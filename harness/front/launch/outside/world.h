@@ -46,7 +46,8 @@ class World {
   int descriptor() const { return relay_.descriptor(); }
   int ranks() const { return placement_.world; }
 
-  // Waits for the "hello" message of every rank. Throws std::runtime_error naming the missing ranks.
+  // Waits for the "hello" message of every rank. Throws std::runtime_error naming the missing ranks, or UsageError if
+  // the ranks of a host are not consecutive.
   void gather(const Json& own_hello);
   // Returns the "hello" message in which a rank described itself and its host.
   const Json& hello(int rank) const { return hellos_[static_cast<size_t>(rank)]; }
@@ -85,6 +86,10 @@ class World {
   double alive_sent_at_ = 0;
   bool ended_ = false;
 };
+
+// Throws UsageError unless each host has consecutive ranks, and its local ranks count them from 0. `hellos` holds the
+// "hello" message of each rank.
+void check_ranks_of_hosts(const std::vector<Json>& hellos);
 
 // Returns the list `hosts` of a report: name, ranks, fingerprint, processor, cores, memory and GPUs of each host.
 Json hosts_block(const World& world);
