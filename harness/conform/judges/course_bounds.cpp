@@ -36,10 +36,13 @@ double output_size(const at::Tensor& output) {
   return output.defined() && output.numel() ? norm({output}) / std::sqrt(static_cast<double>(output.numel())) : 0;
 }
 
-double largest_slot(const NamedTensors& state, std::optional<Slot> kind) {
-  double most = 0;
-  for (const auto& [name, tensor] : state)
-    if (split_state_name(name).slot == kind) most = std::max(most, largest_element(tensor));
+// Returns for each kind of state, e.g. momentum, the largest value that it has for any parameter.
+std::map<std::optional<Slot>, double> largest_values(const NamedTensors& state) {
+  std::map<std::optional<Slot>, double> most;
+  for (const auto& [name, tensor] : state) {
+    double& value = most[split_state_name(name).slot];
+    value = std::max(value, largest_element(tensor));
+  }
   return most;
 }
 
@@ -55,7 +58,10 @@ CourseBounds::CourseBounds(const Trial& trial, const Course& expected, const std
       rates_(sum_of_learning_rates(spec_, trial.scenario.first, trial.scenario.steps)) {
   if (const auto type = trial.bench.strategy.reduced_in)
     relative_ = std::max(relative_, communicated_roundings * unit_roundoff(*type));
-  for (size_t rank = 0; rank < trial.ranks.size(); ++rank) moved_.push_back(largest_move(trial, expected, rank));
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank) {
+    moved_.push_back(largest_move(trial, expected, rank));
+    largest_state_.push_back(largest_values(expected.ranks[rank].state));
+  }
   if (!rounded.empty()) measure_rounding();
 }
 
@@ -151,7 +157,7 @@ double CourseBounds::of_buffer(size_t rank, const std::string& name, const at::T
 double CourseBounds::of_state(size_t rank, const std::string& name, const at::Tensor& due) const {
   const auto slot = split_state_name(name).slot;
   if (slot == Slot::step) return 0.5;  // step counts differ by at least 1, so this bound accepts only equal counts
-  return relative_ * std::max(largest_slot(expected_.ranks[rank].state, slot), 1e-30) +
+  return relative_ * std::max(largest_state_[rank].at(slot), 1e-30) +
          course_factor * rounding(rank, &CourseEnd::state, name, due);
 }
 

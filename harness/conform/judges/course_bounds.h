@@ -2,6 +2,8 @@
 // oracle.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,8 @@ class CourseBounds {
   // usual_rounding_: norm of the rounding errors of all parameters / norm of their changes
   double loss_rounding_ = 0, usual_rounding_ = 0;
   std::vector<double> moved_;  // each rank's largest_move()
+  // for each rank, the largest value of each kind of state, e.g. momentum, after the course
+  std::vector<std::map<std::optional<Slot>, double>> largest_state_;
 };
 
 }  // namespace dpbench
