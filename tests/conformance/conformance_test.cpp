@@ -442,6 +442,22 @@ INSTANTIATE_TEST_SUITE_P(Registered, UserModel, testing::Values("probe-unused", 
   return std::string(one.param) == "probe-unused" ? "Unused" : "Branch";
 });
 
+// On a GPU, no other check judges the gradients of gpt in float32 or bfloat16.
+TEST(CheckOfGradientAccuracy, PassesForGptWithoutExpertsAndIsSkippedForModelsThatAreNotSmooth) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
+    for (const auto& [workload, status] : {std::pair{"gpt", CheckStatus::passed},
+                                           {"probe-llama", CheckStatus::passed},
+                                           {"probe-experts", CheckStatus::skipped},
+                                           {"gpt-exact", CheckStatus::skipped}}) {
+      const auto rows = check_in_threads({.strategy = strategy_registry().at("ddp"),
+                                          .workload = workload_registry().at(workload),
+                                          .dtype = dtype,
+                                          .filter = "gradient-accuracy"});
+      ASSERT_EQ(rows.size(), 1U) << workload;
+      EXPECT_EQ(rows[0].status, status) << workload << ": " << message_of(rows[0]);
+    }
+}
+
 // local-sgd averages parameters every few steps, counted from the start of training. A scenario's first step may be a
 // later one, drawn by the seed.
 TEST(CheckOfCollectiveBytes, PassesForLocalSgdInScenariosWithALateFirstStep) {

@@ -89,6 +89,9 @@ class Workload {
   // Returns the mean loss over the samples, or the sum if sum_loss() is true.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const = 0;
   virtual bool sum_loss() const { return false; }
+  // True if the model and the loss are smooth functions even without WorkloadOptions::smooth. Rounding errors are then
+  // not amplified by a kink such as ReLU's, or by a choice such as that of an expert.
+  virtual bool is_smooth() const { return false; }
   // Under tensor and context parallelism, each rank may have only a part of the output of the model's last block. Two
   // functions then replace loss() and the output: split_loss() returns the loss and joined_output() the whole output,
   // equal on all ranks. output: this rank's part of the output. target: targets of whole sequences. Only the loss has a

@@ -25,6 +25,7 @@ class Gpt : public Workload {
   at::Tensor joined_output(const at::Tensor& output, const ModelSplit& split) const override;
   at::Tensor predicted(const at::Tensor& output) const override;
   int64_t loss_terms(const Batch& batch) const override;
+  bool is_smooth() const override { return shape_.experts == 0 && !shape_.exact; }
   OptimizerSpec optimizer() const override;
   int64_t tokens_per_sample() const override { return shape_.seq; }
   double flop_per_sample() const override { return shape_.flop_per_row(); }

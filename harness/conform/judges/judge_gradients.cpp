@@ -379,7 +379,7 @@ void judge_accuracy(const Trial& trial, Rows& rows) {
     return relative_error(trial.reported(step, p, rank), gradient[p], floor_share * norm(gradient)) / bound;
   });
   row(trial, rows, "gradient-accuracy",
-      "gradient of the smooth twin with float64, in units of 8 times one device's error", 1, finding);
+      "gradient of a smooth model with float64, in units of 8 times one device's error", 1, finding);
 }
 
 void judge_strides(const Trial& trial, Rows& rows) {

@@ -47,7 +47,8 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
   if ((scenario.smooth || scenario.perturbed) && strategy.reduced_in)
     return "gradients are communicated in " + std::string(at::toString(*strategy.reduced_in)) + ", as requested";
   if (scenario.poison && !can_be_poisoned(workload)) return "the samples are whole numbers, which cannot be NaN";
-  if (scenario.smooth && !differ(workload, twin)) return "the workload has no smooth twin";
+  if (scenario.smooth && !workload.is_smooth() && !differ(workload, twin))
+    return "the workload is not smooth and has no smooth twin";
   if (scenario.late && strategy.recorded)
     return "collectives of a recorded step run on the device and cannot be delayed";
   if (scenario.split != Split::few || strategy.parallelism != Parallelism::ranks) return {};

@@ -25,6 +25,7 @@ class WrappedWorkload : public Workload {
     return inner_.joined_output(output, split);
   }
   bool sum_loss() const override { return inner_.sum_loss(); }
+  bool is_smooth() const override { return inner_.is_smooth(); }
   at::Tensor predicted(const at::Tensor& output) const override { return inner_.predicted(output); }
   int64_t loss_terms(const Batch& batch) const override { return inner_.loss_terms(batch); }
   OptimizerSpec optimizer() const override { return inner_.optimizer(); }
