@@ -22,6 +22,13 @@ def figure(case, key, say):
     return cell(value, say(value) if value is not None else "")
 
 
+def throughput_cell(case):
+    """Returns the cell of the throughput in samples/s, with tokens/s where samples have tokens."""
+    tokens = case.derived.get("tokens_per_s")
+    more = f" ({words.significant(tokens, 4)} tokens/s)" if tokens else ""
+    return figure(case, "samples_per_s", lambda value: words.significant(value, 4) + more)
+
+
 def percent(share, digits=0):
     return f"{100 * share:.{digits}f} %"
 
@@ -72,8 +79,7 @@ def row(case, several):
              status_cell(case),
              cell(case.step_ns.middle if measured else None, words.duration(case.step_ns.middle) if measured else ""),
              cell(half_width(case) if measured else None, percent(half_width(case), 1) if measured else ""),
-             figure(case, "samples_per_s", lambda value: words.significant(value, 4)),
-             figure(case, "speedup", lambda _: with_half(case.speedup, 2) + "x"), efficiency_cell(case),
+             throughput_cell(case), figure(case, "speedup", lambda _: with_half(case.speedup, 2) + "x"), efficiency_cell(case),
              figure(case, "comm_fraction", percent), figure(case, "noise", lambda value: percent(value, 1)),
              figure(case, "peak_memory_bytes", lambda value: f"{value / 2**20:,.0f}"),
              cell(samples["n"] if samples else None, f"{samples['n']} / {samples['launches']}" if samples else ""),

@@ -59,14 +59,25 @@ void fill_record(CaseRecord& record, CaseOutcome outcome) {
   if (outcome.kind == Kind::ran) record.launches.push_back({.index = 0, .ranks = std::move(outcome.ranks)});
 }
 
+// Returns ", N tokens/s"; an empty text if the workload's samples have no tokens.
+std::string tokens_text(const CaseRecord& record) {
+  const auto ranks = record.launches.empty() ? std::vector<RankRecord>() : record.launches[0].ranks;
+  const int64_t tokens = ranks.empty() ? 0 : ranks[0].tokens_per_sample;
+  if (tokens == 0) return "";
+  char text[60];
+  std::snprintf(text, sizeof text, ", %.0f tokens/s",
+                record.training->samples_per_s.value_or(0) * static_cast<double>(tokens));
+  return text;
+}
+
 std::string result_of(const CaseRecord& record, double seconds) {
   std::string text = record.spec.id + " " + record.status + (record.reason.empty() ? "" : ": " + record.reason);
   if (!record.training) return text;
   const TrainingRecord& t = *record.training;
   char figures[240];
-  std::snprintf(figures, sizeof figures, ": %lld steps in %.3f s (%.0f samples/s, %.1f %% of it data), %.3f s in all",
+  std::snprintf(figures, sizeof figures, ": %lld steps in %.3f s (%.0f samples/s%s, %.1f %% of it data), %.3f s in all",
                 static_cast<long long>(t.steps - t.resumed_at), t.seconds, t.samples_per_s.value_or(0),
-                100 * t.data_fraction.value_or(0), seconds);
+                tokens_text(record).c_str(), 100 * t.data_fraction.value_or(0), seconds);
   text += figures;
   if (t.time_to_accuracy_s) {
     std::snprintf(figures, sizeof figures, "; accuracy %g reached after %.3f s", *t.target_accuracy,

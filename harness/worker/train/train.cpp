@@ -67,6 +67,7 @@ class Trainer {
     files_.save(*strategy_);
     generate();
     TrainResult result = summary_of(job_, tally_, source_, state_, phases_, checks_, *strategy_);
+    result.record.tokens_per_sample = workload_.tokens_per_sample();
     job_.group.barrier();  // wait until all ranks are done before any rank tears down the process group
     return result;
   }

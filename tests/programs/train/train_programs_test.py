@@ -102,6 +102,7 @@ class Training(unittest.TestCase):
                 done = self.train("random-linear", strategy, "--cpus", str(world), "--show-shapes")
                 self.assertEqual(done.stdout.splitlines(), lines, (strategy, world))
                 self.assertRegex(done.stderr, r"\d s\b")
+                self.assertNotIn("tokens/s", done.stderr)
 
     def test_tensor_shapes_of_all_ranks_are_printed_in_rank_order(self):
         lines = self.train("random-linear", "ddp", "--cpus", "2", "--show-shapes").stdout.splitlines()
@@ -140,7 +141,10 @@ class Training(unittest.TestCase):
         self.assertEqual(len(text), (11 + 1) // 2 + 30, text)
 
     def test_the_loss_of_gpt_falls_far_below_that_of_guessing_in_two_epochs(self):
-        lines = self.train("gpt", "ddp", "--cpus", "2", "--epochs", "2").stdout.splitlines()
+        done = self.train("gpt", "ddp", "--cpus", "2", "--epochs", "2")
+        samples, tokens = map(int, re.search(r"\((\d+) samples/s, (\d+) tokens/s, ", done.stderr).groups())
+        self.assertAlmostEqual(tokens / samples, 128, delta=128 / samples)  # the model `small` has samples of 128 tokens
+        lines = done.stdout.splitlines()
         losses = self.report()["training"]["epoch_losses"]
         self.assertEqual(lines, [f"Epoch {epoch + 1}/2, Loss: {losses[epoch]}" for epoch in range(2)])
         self.assertGreater(losses[0], 3)

@@ -339,6 +339,15 @@ class Page(unittest.TestCase):
         self.assertEqual(efficiency(2, efficiency=0.83), "83 %")
         self.assertEqual(efficiency(3, efficiency=0.6, efficiency_low=0.5, efficiency_high=0.7), "-")
 
+    def test_the_table_of_cases_shows_tokens_per_second_where_samples_have_tokens(self):
+        def throughput(**derived):
+            made = sample_runs.case("ddp")
+            made["derived"] |= {"samples_per_s": 1234.0} | derived
+            (row,) = re.findall('<tr data-status.*?</tr>', page_of(sample_runs.report([made])))
+            return re.findall(">([^<]*)</td>", row)[6]
+        self.assertEqual(throughput(tokens_per_s=158016.0), "1,234 (158,000 tokens/s)")
+        self.assertEqual([throughput(), throughput(tokens_per_s=None)], ["1,234"] * 2)
+
     def test_the_report_page_names_each_device_and_status_of_the_report_schema(self):
         schema = json.loads((ROOT / "results/schema/run-1.schema.json").read_text(encoding="utf-8"))
         fields = schema["$defs"]["case"]["properties"]
