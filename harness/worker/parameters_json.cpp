@@ -1,6 +1,7 @@
 #include "harness/worker/parameters_json.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "strategies/parts/parameter_table.h"
@@ -17,6 +18,13 @@ Json placement(const std::vector<TensorCut>& cuts, const std::vector<std::string
   if (const auto cut = std::ranges::find(cuts, name, &TensorCut::name); cut != cuts.end())
     return "cut in dimension " + std::to_string(cut->dim);
   return std::ranges::count(partial, name) > 0 ? "whole, gradients summed" : "whole";
+}
+
+// Returns the name of the parameter's unit under fsdp with fsdp.unit=1, its default: the only block that uses the
+// parameter, or "root" if several blocks or none do. A model without blocks is one unit.
+std::string unit_of(const TableRow& row, const Model& model) {
+  if (model.blocks().empty()) return "model";
+  return row.blocks.size() == 1 ? model.blocks()[row.blocks[0]].name : "root";
 }
 
 // Calls `make`, which returns how a model is divided among ranks. Returns an empty object if `make` throws UsageError
@@ -44,6 +52,7 @@ Json parameters_json(const std::string& workload, const std::string& model) {
     rows.push_back({{"name", row.name},
                     {"sizes", row.tensor.sizes().vec()},
                     {"blocks", blocks},
+                    {"unit", unit_of(row, *made)},
                     {"tp", placement(tensor.cuts, tensor.partial, row.name)},
                     {"ep", placement(experts.cuts, {}, row.name)}});
   }

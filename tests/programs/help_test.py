@@ -94,11 +94,11 @@ class Help(unittest.TestCase):
 class Parameters(unittest.TestCase):
     def test_list_prints_the_parameters_of_a_model_in_every_format(self):
         words = ("list", "gpt", "--parameters", "--model", "tiny")
-        tied = r"model\.embed_tokens\.weight +257 x 18 +model\.embed_tokens, lm_head +cut in dimension 0 +-$"
+        tied = r"model\.embed_tokens\.weight +257 x 18 +model\.embed_tokens, lm_head +root +cut in dimension 0 +-$"
         self.assertRegex(dpbench(*words), re.compile(tied, re.M))
-        self.assertTrue(dpbench(*words, "-o", "markdown").startswith("| PARAMETER | SHAPE | BLOCKS |"))
+        self.assertTrue(dpbench(*words, "-o", "markdown").startswith("| PARAMETER | SHAPE | BLOCKS | UNIT OF fsdp |"))
         self.assertEqual(json.loads(dpbench(*words, "-o", "json"))[0]["sizes"], [257, 18])
-        self.assertRegex(dpbench("list", "mnist-mlp", "--parameters"), r"n\.1\.weight +128 x 784 +n\.1 ")
+        self.assertRegex(dpbench("list", "mnist-mlp", "--parameters"), r"n\.1\.weight +128 x 784 +n\.1 +n\.1 ")
 
     def test_list_refuses_parameters_without_a_workload_and_models_that_do_not_exist(self):
         for words, said in ((("list", "ddp", "--parameters"), "gpt"), (("list", "--parameters"), "mnist-mlp"),

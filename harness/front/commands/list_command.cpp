@@ -234,10 +234,10 @@ std::vector<Cells> parameter_rows(const Json& json) {
     return words.empty() ? "-" : join(words, between);
   };
   const auto placement = [](const Json& text) { return text.is_null() ? "-" : text.get<std::string>(); };
-  std::vector<Cells> rows = {{"PARAMETER", "SHAPE", "BLOCKS", "ON 2 RANKS OF tp", "ON 2 RANKS OF ep"}};
+  std::vector<Cells> rows = {{"PARAMETER", "SHAPE", "BLOCKS", "UNIT OF fsdp", "ON 2 RANKS OF tp", "ON 2 RANKS OF ep"}};
   for (const auto& one : json)
     rows.push_back({one.at("name").get<std::string>(), joined(one.at("sizes"), " x "), joined(one.at("blocks"), ", "),
-                    placement(one.at("tp")), placement(one.at("ep"))});
+                    one.at("unit").get<std::string>(), placement(one.at("tp")), placement(one.at("ep"))});
   return rows;
 }
 
@@ -248,7 +248,8 @@ std::string parameters_text(const std::string& workload, const fs::path& worker,
                      "; known: " + join(names_for_users(all.workloads)));
   const Json json = query_parameters(worker, workload, options.what.model, options.what.plugins, options.what.python);
   if (options.output == Form::json) return json_text(json);
-  return rows_text(parameter_rows(json), std::vector<bool>(5, false), options.output);
+  const std::vector<Cells> rows = parameter_rows(json);
+  return rows_text(rows, std::vector<bool>(rows.front().size(), false), options.output);
 }
 
 int list(const ListOptions& given) {

@@ -382,8 +382,15 @@ TEST(ParameterTable, ListsSizesAndAllBlocksOfATiedParameter) {
   EXPECT_EQ(row_of("model.embed_tokens.weight", "gpt", "tiny"), Json({{"name", "model.embed_tokens.weight"},
                                                                       {"sizes", {257, 18}},
                                                                       {"blocks", {"model.embed_tokens", "lm_head"}},
+                                                                      {"unit", "root"},
                                                                       {"tp", "cut in dimension 0"},
                                                                       {"ep", nullptr}}));
+}
+
+TEST(ParameterTable, NamesTheUnitOfFsdp) {
+  EXPECT_EQ(row_of("model.layers.1.mlp.down_proj.bias", "gpt", "tiny").at("unit"), "model.layers.1");
+  EXPECT_EQ(row_of("lm_head.weight", "gpt", "tiny,tied=off").at("unit"), "lm_head");
+  EXPECT_EQ(row_of("weight", "probe-exact").at("unit"), "model") << "a model without blocks";
 }
 
 TEST(ParameterTable, ShowsWhetherAParameterIsCutUnderTensorAndExpertParallelism) {
