@@ -84,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Recompute,
                                          Setting{"gpt", "tiny", at::kBFloat16},
                                          Setting{"gpt", "tiny", at::kFloat, Runtime::fast},
                                          Setting{"gpt", "tiny-llama"}, Setting{"gpt", "tiny-llama", at::kBFloat16},
-                                         Setting{"gpt-exact", ""}, Setting{"gpt-exact-llama", ""},
+                                         Setting{"gpt", "tiny-experts"}, Setting{"gpt-exact", ""},
+                                         Setting{"gpt-exact-llama", ""}, Setting{"gpt-exact-experts", ""},
                                          Setting{"convnet", ""}, Setting{"convnet", "", at::kBFloat16},
                                          Setting{"convnet", "", at::kFloat, Runtime::fast}, Setting{"mnist-mlp", ""}));
 
