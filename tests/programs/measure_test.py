@@ -144,7 +144,7 @@ class Memory(unittest.TestCase):
     def test_memory_parts_add_up_and_sharded_strategies_hold_only_their_share(self):
         report = run("--workload", "gpt", "--model", "layers=2,hidden=128,heads=4,seq=64,vocab=512", "--cpus", "2",
                      "--backend", "gloo", "--check", "off", "--launches", "1", "--samples", "1", "--steps", "2",
-                     strategy="cpu,dp,ddp,zero1,zero2,fsdp")
+                     strategy="cpu,dp,ddp,local-sgd,zero1,zero2,fsdp")
         parts = {}
         for case in report["cases"]:
             for rank in case["launches"][0]["ranks"]:
@@ -157,7 +157,7 @@ class Memory(unittest.TestCase):
         self.assertEqual(len(sizes), 1, "sharded strategies train the same model")
         self.assertAlmostEqual(sizes.pop()[1] / whole, 1, delta=0.05)
         shares = {"cpu": {"state": 2}, "dp": {"parameters": 1, "state": 2},
-                  "ddp": {"parameters": 1, "gradients": 1, "state": 2},
+                  "ddp": {"parameters": 1, "gradients": 1, "state": 2}, "local-sgd": {"parameters": 1, "state": 2},
                   "zero1": {"parameters": 1, "gradients": 1, "state": 1}, "zero2": {"parameters": 1, "state": 1},
                   "fsdp": {"parameters": 0.5, "state": 1}}
         for strategy, part, share in ((one, part, share) for one in shares for part, share in shares[one].items()):

@@ -15,6 +15,9 @@
 namespace dpbench::forecast {
 namespace {
 
+// A strategy whose ranks keep the same tensors as training on one device: it averages parameters in place.
+constexpr const char* as_on_one_device = "local-sgd";
+
 // Returns the number of blocks of each pipeline stage from a text such as "2+3+1".
 std::vector<int64_t> sizes_in(const std::string& text) {
   std::vector<int64_t> sizes;
@@ -41,7 +44,8 @@ constexpr LayoutParam layout_params[] = {
     {"blocks", "balanced", [](Layout& layout, const std::string&) { layout.stage_sizes.clear(); }},
     {"blocks", nullptr, [](Layout& layout, const std::string& value) { layout.stage_sizes = sizes_in(value); }},
     {"microbatches", nullptr,
-     [](Layout& layout, const std::string& value) { layout.micro_batches *= std::atoll(value.c_str()); }}};
+     [](Layout& layout, const std::string& value) { layout.micro_batches *= std::atoll(value.c_str()); }},
+    {"average_every", nullptr, [](Layout&, const std::string&) {}}};
 
 // Sets the option `name` of a layout to `value`. Returns false if plan's memory formula does not cover this option or
 // value.
@@ -79,15 +83,16 @@ bool cut_stages(const gpt::Shape& shape, Layout& layout) {
 
 // Returns the layout of a measured case; nullopt if no memory formula covers the case.
 std::optional<Layout> layout_of(const CaseSpec& spec, const gpt::Shape& shape) {
-  const PlannedStrategy strategy = planned::named(spec.strategy);
+  const bool alone = spec.strategy == as_on_one_device;
+  const PlannedStrategy strategy = alone ? planned::cpu : planned::named(spec.strategy);
   if (strategy.name[0] == '\0') return std::nullopt;
-  Layout layout{
-      .strategy = strategy.name,
-      .mesh = without_single(spec.mesh.empty() ? MeshShape{{default_axis, spec.world}} : parse_mesh(spec.mesh)),
-      .sharding = strategy.sharding,
-      .overlapped = strategy.overlapped,
-      .recompute = spec.recompute,
-      .micro_batches = spec.accumulate};
+  const MeshShape mesh = spec.mesh.empty() ? MeshShape{{default_axis, spec.world}} : parse_mesh(spec.mesh);
+  Layout layout{.strategy = strategy.name,
+                .mesh = alone ? MeshShape{} : without_single(mesh),
+                .sharding = strategy.sharding,
+                .overlapped = strategy.overlapped,
+                .recompute = spec.recompute,
+                .micro_batches = spec.accumulate};
   for (const auto& [name, value] : spec.params)
     if (!take(name, value, layout)) return std::nullopt;
   layout.narrow = layout.narrow && spec.dtype == Dtype::bf16;

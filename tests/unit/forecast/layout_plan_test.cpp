@@ -380,13 +380,17 @@ TEST(CaseMemory, PredictedForACaseEqualsTheMemoryPredictedForItsLayout) {
   pipe.stage_sizes = {4, 7};
   EXPECT_NEAR(total(gpt_spec("pp", "pp=2", {{"microbatches", "4"}, {"blocks", "4+7"}})), of_layout(pipe), 3);
   EXPECT_EQ(total(gpt_spec("fsdp", "")), total(gpt_spec("cpu", ""))) << "one rank shards nothing";
+  CaseSpec half = gpt_spec("cpu", "");
+  half.batch = 8;
+  for (const auto& params : {std::map<std::string, std::string>{}, {{"average_every", "2"}}})
+    EXPECT_EQ(total(gpt_spec("local-sgd", "dp=2", params)), total(half)) << "a rank trains 8 of the 16 samples alone";
   CaseSpec fast = gpt_spec("ddp", "dp=2");
   fast.runtime = Runtime::fast;
   EXPECT_EQ(total(fast), total(gpt_spec("ddp", "dp=2"))) << "both runtimes keep the same tensors";
 }
 
 TEST(CaseMemory, IsUnknownForSettingsWithoutAFormula) {
-  std::vector<CaseSpec> unknown = {gpt_spec("local-sgd", "dp=2"), gpt_spec("fsdp", "dp=2", {{"prefetch", "2"}}),
+  std::vector<CaseSpec> unknown = {gpt_spec("dp", ""), gpt_spec("fsdp", "dp=2", {{"prefetch", "2"}}),
                                    gpt_spec("pp", "pp=2", {{"schedule", "gpipe"}}), gpt_spec("layout", "shard=2")};
   // no formula: the gradients of the first micro-batch are not reduced, so they stay unsharded
   unknown.back().accumulate = 2;
