@@ -191,7 +191,7 @@ class Suite {
         ranks_(request.store, request.rank, case_.bench().distribution.owners()) {}
 
   std::vector<CheckRow> run() {
-    if (runs_in_float64() && configure_unused()) {
+    if (can_be_judged() && configure_unused()) {
       scenarios_ = choose_scenarios(case_.bench(), case_.traits());
       std::erase_if(scenarios_, [&](const Scenario& one) { return !is_selected(one); });
       for (size_t i = 0; i < scenarios_.size() && !broken_; ++i) {
@@ -214,13 +214,13 @@ class Suite {
     return named && filter_.takes_any(checks_of(scenario));
   }
 
-  // Returns false if the model refuses float64, as only models in Python do.
-  bool runs_in_float64() {
+  // Returns false if the model refuses float64 or draws random numbers of its own, as only models in Python do. Rank 0
+  // decides, because ranks may draw different numbers.
+  bool can_be_judged() {
     if (!request_.workload.python) return true;
-    const Computing here;
-    const auto why = why_not_float64(case_.bench().workload);
-    if (why) verdicts_.finish().skipped("gradient-meaning", "a step in float64", *why);
-    return !why;
+    const std::string why = ranks_.from_rank0([&] { return why_not_judged(case_.bench().workload).value_or(""); });
+    if (!why.empty()) verdicts_.finish().skipped("gradient-meaning", "a trial step", why);
+    return why.empty();
   }
 
   // Sets the strategy's options (--param) for models with unused parameters. Returns false if the strategy cannot run

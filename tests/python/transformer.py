@@ -1,6 +1,6 @@
 """Workloads in Python for strategies in C++ and Python: self-attention over random sequences; a regression, with
-variants that use BatchNorm1d, refuse float64 or choose an optimizer of torch.optim; a regression on sequences of
-different lengths; and a model with named inputs and outputs."""
+variants that use BatchNorm1d, refuse float64, draw random numbers or choose an optimizer of torch.optim; a regression on
+sequences of different lengths; and a model with named inputs and outputs."""
 import functools
 
 import torch
@@ -10,10 +10,10 @@ import dpbench
 
 
 class Transformer(nn.Module):
-    def __init__(self, width=32, layers=2, words=16):
+    def __init__(self, width=32, layers=2, words=16, dropout=0.0):
         super().__init__()
         self.embed = nn.Embedding(words, width)
-        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True, activation=nn.functional.gelu)
+        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=dropout, batch_first=True, activation=nn.functional.gelu)
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.out = nn.Linear(width, words)
 
@@ -38,6 +38,14 @@ class Sequences:
     def batch(self, ids):
         words = self.words[ids]
         return words, words.sum(1) % 16
+
+
+@dpbench.workload("py-attention-dropout", batch=16)
+class AttentionDropout(Sequences):
+    """the same with dropout, some of it inside nn.MultiheadAttention"""
+
+    def model(self):
+        return Transformer(dropout=0.2)
 
 
 class Squares(torch.utils.data.Dataset):
@@ -102,6 +110,41 @@ class RegressionInFloat32(Regression):
 
     def model(self):
         return InFloat32(3, 1)
+
+
+@dpbench.workload("py-dropout2d", batch=8)
+class ChannelDropout(Regression):
+    """the regression with dropout of whole channels"""
+
+    def model(self):
+        return nn.Sequential(nn.Linear(3, 8), nn.Unflatten(1, (4, 2, 1)), nn.Dropout2d(0.25), nn.Flatten(), nn.Linear(8, 1))
+
+
+class Dropping(nn.Linear):
+    def forward(self, x):
+        return super().forward(nn.functional.dropout(x, 0.25, self.training))
+
+
+@dpbench.workload("py-functional-dropout", batch=8)
+class FunctionalDropout(Regression):
+    """a linear regression that calls torch.nn.functional.dropout"""
+
+    def model(self):
+        return Dropping(3, 1)
+
+
+class DrawingInVain(nn.Linear):
+    def forward(self, x):
+        torch.rand([])  # as some models of the library transformers do even if their layerdrop is 0
+        return super().forward(x)
+
+
+@dpbench.workload("py-drawn-in-vain", batch=8)
+class DrawnInVain(Regression):
+    """a linear regression that draws a random number without effect"""
+
+    def model(self):
+        return DrawingInVain(3, 1)
 
 
 @dpbench.workload("py-adagrad", batch=8, learning_rate=0.05, warmup_steps=3,

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <set>
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include "harness/conform/evidence/evidence.h"
 #include "harness/conform/evidence/exception_text.h"
@@ -35,6 +37,36 @@ void narrow_matrices(Model& model, at::ScalarType dtype) {
   for (at::Tensor& parameter : model.parameters())
     if (parameter.is_floating_point() && parameter.dim() >= 2) parameter.set_data(parameter.to(dtype));
 }
+
+// Returns the state of the generator from which modules on the CPU draw random numbers.
+at::Tensor generator_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+// A training pass of a new model over two samples, on the CPU.
+struct TrialPass {
+  std::optional<std::string> error;  // the model's exception
+  at::Tensor loss;
+  bool draws = false;  // true if the pass drew random numbers from torch's generator
+
+  TrialPass(const Workload& workload, at::ScalarType dtype) {
+    // A negative step number: in such a step, an exception in a Python model prints no traceback. A model may refuse
+    // float64.
+    constexpr int64_t trial = -1;
+    try {
+      const std::vector<std::vector<Batch>> micro = {{workload.batch(at::arange(2))}};
+      const std::vector<NamedTensors> initial(1);
+      Oracle oracle(workload, dtype, 0, Oracle::Replicas());
+      const at::Tensor before = generator_state();
+      loss = oracle.shards(trial, micro, Coupling::none, initial, initial).at(0).loss;
+      draws = !at::equal(before, generator_state());
+    } catch (const std::exception& thrown) {
+      error = message_of(thrown);
+    }
+  }
+};
 
 }  // namespace
 
@@ -196,23 +228,22 @@ at::Tensor Oracle::evaluate(const Batch& batch, const NamedTensors& parameters, 
   return run(0, cast(batch));
 }
 
-std::optional<std::string> why_not_float64(const Workload& workload) {
-  // A negative step number: in such a step, an exception in a Python model prints no traceback. A model may refuse
-  // float64.
-  constexpr int64_t trial = -1;
-  const auto refusal = [&](at::ScalarType dtype) -> std::optional<std::string> {
-    try {
-      const std::vector<std::vector<Batch>> micro = {{workload.batch(at::arange(2))}};
-      const std::vector<NamedTensors> initial(1);
-      Oracle(workload, dtype, 0, Oracle::Replicas()).shards(trial, micro, Coupling::none, initial, initial);
-      return std::nullopt;
-    } catch (const std::exception& error) {
-      return message_of(error);
-    }
-  };
-  const std::optional<std::string> error = refusal(at::kDouble);
-  if (!error || refusal(at::kFloat)) return std::nullopt;
-  return "the model does not run in float64, in which steps are judged: " + *error;
+std::optional<std::string> why_not_judged(const Workload& workload) {
+  const TrialPass first(workload, at::kDouble);
+  if (first.error) {
+    if (TrialPass(workload, at::kFloat).error) return std::nullopt;
+    return "the model does not run in float64, in which steps are judged: " + *first.error;
+  }
+  if (!first.draws) return std::nullopt;
+  // Drawn numbers may have no effect: some models of the library transformers draw them even if their layerdrop is 0.
+  // The model is refused only if other numbers change its loss. Several passes are run, because two passes may draw the
+  // same mask by chance.
+  constexpr int passes = 8;
+  for (int i = 0; i < passes; ++i)
+    if (const TrialPass next(workload, at::kDouble); !next.error && !at::equal(next.loss, first.loss))
+      return "the model draws random numbers of its own (dropout other than nn.Dropout), so ranks cannot be compared "
+             "with one device: set the rate of this dropout to 0, or use nn.Dropout";
+  return std::nullopt;
 }
 
 std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, int world, int64_t accumulate,

@@ -93,9 +93,9 @@ class Oracle {
   std::vector<NamedTensors> buffers_;
 };
 
-// Returns the reason why the oracle cannot run a workload's model: it refuses float64, but not float32. Otherwise
-// nullopt.
-std::optional<std::string> why_not_float64(const Workload& workload);
+// Returns the reason why the oracle cannot compute what a strategy must compute with a workload's model: the model
+// refuses float64, but not float32, or its training loss depends on torch's random numbers. Otherwise nullopt.
+std::optional<std::string> why_not_judged(const Workload& workload);
 
 // Returns the weight of each shard under the declared gradient semantics `meaning`. The expected gradient is the
 // weighted sum of the shards' gradients.

@@ -163,9 +163,6 @@ def prepared(module, smooth):
                 layer += 1
             elif smooth and isinstance(child, nn.ReLU):
                 setattr(parent, name, nn.Softplus())
-            elif isinstance(child, nn.MultiheadAttention) and child.dropout > 0:
-                raise UsageError("dropout inside nn.MultiheadAttention draws its masks in the order of the samples, which ranks "
-                                 "divide: set its dropout to 0")
     return module
 
 

@@ -91,6 +91,20 @@ class Right(unittest.TestCase):
                 for case in report["cases"]:
                     self.assertRegex(case["reason"], r"float64.*RuntimeError: .*dtype.* \(transformer\.py:")
 
+    def test_a_model_whose_loss_depends_on_random_numbers_of_its_own_is_called_unproven_with_the_remedy(self):
+        draw = ["py-dropout2d", "py-functional-dropout", "py-attention-dropout"]
+        flags = ("--plugin", MODELS, "--strategy", "ddp", "--workload", ",".join([*draw, "py-drawn-in-vain"]), "--cpus", "2",
+                 "--backend", "shm")
+        for words in (("check",), ("run", *BRIEF[:BRIEF.index("--audit")])):
+            with self.subTest(words):
+                code, report, errors = call(*words, *flags)
+                self.assertEqual(code, 4, errors)
+                self.assertEqual({case["workload"]: case["status"] for case in report["cases"]},
+                                 {**dict.fromkeys(draw, "unproven"), "py-drawn-in-vain": "ok"})
+                for case in report["cases"]:
+                    if case["workload"] in draw:
+                        self.assertRegex(case["reason"], r"random numbers of its own .*\bset .*\bnn\.Dropout\b")
+
     def test_checks_replay_the_steps_of_a_models_own_optimizer_one_by_one(self):
         code, report = checked(MODELS, "py-ddp,py-fsdp2", "--workload", "py-adagrad,py-rmsprop", "--cpus", "1,2",
                                "--backend", "shm")

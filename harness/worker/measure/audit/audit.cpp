@@ -156,7 +156,7 @@ void Audit::run(int64_t steps) {
 
 void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
   const Computing here;
-  if (const auto why = python_ ? why_not_float64(bench_.workload) : std::nullopt)
+  if (const auto why = python_ ? why_not_judged(bench_.workload) : std::nullopt)
     return rows_.skipped(check_name, compared, *why);
   const Scenario scenario{.name = check_name,
                           .gradient_check = check_name,

@@ -45,7 +45,7 @@ class Audit {
   at::ScalarType dtype_;
   int64_t accumulate_;
   std::optional<double> clip_norm_;
-  bool python_;  // true if the workload is written in Python: its model may refuse float64
+  bool python_;  // true if the workload is written in Python: its model may be impossible to judge (why_not_judged())
   Motion motion_;
   Sample sample_;  // elements that the current audit compares
   Rows rows_;
