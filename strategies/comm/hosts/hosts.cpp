@@ -113,11 +113,10 @@ std::exception_ptr HostsBackend::give_up(const std::string& reason) {
   return std::make_exception_ptr(std::runtime_error(why));
 }
 
-HostsBackend::WorkPtr HostsBackend::start(OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
-                                          std::function<void()> steps) {
-  const HostsCall mine{call, ++calls_ + 1, timeout.count() > 0 ? timeout : timeout_};
+HostsBackend::WorkPtr HostsBackend::start(OpType type, Part part, Milliseconds timeout, Tensors outputs) {
+  const HostsCall mine{part.call, ++calls_ + 1, timeout.count() > 0 ? timeout : timeout_};
   auto work = c10::make_intrusive<CommWork>(rank_, type, mine.number - 1, std::move(outputs));
-  queue_.push([this, mine, work, steps = std::move(steps)] {
+  queue_.push([this, mine, work, steps = std::move(part.steps)] {
     const c10::NoGradGuard guard;
     waits_.begin(mine);
     try {
@@ -133,6 +132,16 @@ HostsBackend::WorkPtr HostsBackend::start(OpType type, const shm::Call& call, Mi
     leaders_ = nullptr;
   });
   return work;
+}
+
+// The queue runs the parts in order, and a part fails if an earlier one has failed. So the work of the last part
+// completes after all parts, and succeeds only if all of them have succeeded.
+HostsBackend::WorkPtr HostsBackend::start_coalesced(OpType type, std::vector<Part> parts, Milliseconds timeout,
+                                                    const Tensors& outputs) {
+  if (parts.empty()) throw std::invalid_argument("shm: takes at least one tensor");
+  WorkPtr last;
+  for (Part& part : parts) last = start(type, std::move(part), timeout, outputs);
+  return last;
 }
 
 void HostsBackend::require_agreement() {
@@ -207,29 +216,49 @@ void HostsBackend::gather_across_hosts(const at::Tensor& whole, const at::Tensor
   from_leader(whole);
 }
 
+HostsBackend::Part HostsBackend::allreduce_part(const at::Tensor& tensor, const ReduceOp& op) {
+  return {shm::allreduce_job(tensor, op).call, [this, flat = flat_view(tensor), op] { reduce_across_hosts(flat, op); }};
+}
+
 HostsBackend::WorkPtr HostsBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const auto call = shm::allreduce_job(single(tensors), options.reduceOp).call;
-  return start(OpType::ALLREDUCE, call, options.timeout, tensors,
-               [this, flat = flat_view(tensors[0]), op = options.reduceOp] { reduce_across_hosts(flat, op); });
+  return start(OpType::ALLREDUCE, allreduce_part(single(tensors), options.reduceOp), options.timeout, tensors);
+}
+
+HostsBackend::WorkPtr HostsBackend::allreduce_coalesced(Tensors& tensors,
+                                                        const c10d::AllreduceCoalescedOptions& options) {
+  std::vector<Part> parts;
+  for (const auto& tensor : tensors) parts.push_back(allreduce_part(tensor, options.reduceOp));
+  return start_coalesced(OpType::ALLREDUCE_COALESCED, std::move(parts), options.timeout, tensors);
 }
 
 HostsBackend::WorkPtr HostsBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const int root = shm::checked_root(options.rootRank, size_);
   const auto call = shm::broadcast_job(single(tensors), root, rank_).call;
-  return start(OpType::BROADCAST, call, options.timeout, tensors,
-               [this, flat = flat_view(tensors[0]), root] { broadcast_across_hosts(flat, root); });
+  const auto steps = [this, flat = flat_view(tensors[0]), root] { broadcast_across_hosts(flat, root); };
+  return start(OpType::BROADCAST, {call, steps}, options.timeout, tensors);
 }
 
-HostsBackend::WorkPtr HostsBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                    const c10d::AllgatherOptions& options) {
+HostsBackend::Part HostsBackend::allgather_part(const at::Tensor& output, const at::Tensor& input) {
   TORCH_CHECK_VALUE(
       output.numel() == input.numel() * size_ && output.scalar_type() == input.scalar_type() && output.is_contiguous(),
       "shm: ", shm::shape_of(output), " does not hold ", size_, " shares of ", shm::shape_of(input));
   const auto call = shm::exchange_job(shm::Kind::allgather, {input}, {}, -1).call;
-  return start(OpType::_ALLGATHER_BASE, call, options.timeout, {output},
-               [this, whole = flat_view(output), share = flat_view(input)] {
-                 gather_across_hosts(whole, share, waits_.padded_timeout());
-               });
+  return {call, [this, whole = flat_view(output), share = flat_view(input)] {
+            gather_across_hosts(whole, share, waits_.padded_timeout());
+          }};
+}
+
+HostsBackend::WorkPtr HostsBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                    const c10d::AllgatherOptions& options) {
+  return start(OpType::_ALLGATHER_BASE, allgather_part(output, input), options.timeout, {output});
+}
+
+HostsBackend::WorkPtr HostsBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                    const c10d::AllgatherOptions& options) {
+  std::vector<Part> parts;
+  shm::require_pairs(outputs, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) parts.push_back(allgather_part(outputs[i], inputs[i]));
+  return start_coalesced(OpType::COALESCED, std::move(parts), options.timeout, outputs);
 }
 
 HostsBackend::WorkPtr HostsBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -237,26 +266,40 @@ HostsBackend::WorkPtr HostsBackend::allgather(std::vector<Tensors>& outputs, Ten
   const Tensors& all = outputs.at(0);
   TORCH_CHECK_VALUE(static_cast<int>(all.size()) == size_, "shm: ", all.size(), " outputs for ", size_, " ranks");
   const auto call = shm::exchange_job(shm::Kind::allgather, {single(inputs)}, all, -1).call;
-  return start(OpType::ALLGATHER, call, options.timeout, all, [this, all, share = flat_view(inputs[0])] {
+  const auto steps = [this, all, share = flat_view(inputs[0])] {
     const auto whole = at::empty(share.numel() * size_, share.options());
     gather_across_hosts(whole, share, waits_.padded_timeout());
     for (int r = 0; r < size_; ++r) flat_view(all[r]).copy_(whole.narrow(0, r * share.numel(), share.numel()));
-  });
+  };
+  return start(OpType::ALLGATHER, {call, steps}, options.timeout, all);
+}
+
+HostsBackend::Part HostsBackend::reduce_scatter_part(const at::Tensor& output, const at::Tensor& input,
+                                                     const ReduceOp& op) {
+  TORCH_CHECK_VALUE(
+      input.numel() == output.numel() * size_ && input.scalar_type() == output.scalar_type() && input.is_contiguous(),
+      "shm: ", shm::shape_of(input), " does not hold ", size_, " shares of ", shm::shape_of(output));
+  const auto call = shm::reduce_scatter_job({output}, output, op).call;
+  return {call, [this, whole = flat_view(input), share = flat_view(output), op] {
+            const auto sum = whole.clone();
+            reduce_across_hosts(sum, op);
+            share.copy_(sum.narrow(0, rank_ * share.numel(), share.numel()));
+          }};
 }
 
 HostsBackend::WorkPtr HostsBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                          const c10d::ReduceScatterOptions& options) {
-  TORCH_CHECK_VALUE(
-      input.numel() == output.numel() * size_ && input.scalar_type() == output.scalar_type() && input.is_contiguous(),
-      "shm: ", shm::shape_of(input), " does not hold ", size_, " shares of ", shm::shape_of(output));
-  const auto call = shm::reduce_scatter_job({output}, output, options.reduceOp).call;
-  const auto whole = flat_view(input), share = flat_view(output);
-  return start(OpType::_REDUCE_SCATTER_BASE, call, options.timeout, {output},
-               [this, whole, share, op = options.reduceOp] {
-                 const auto sum = whole.clone();
-                 reduce_across_hosts(sum, op);
-                 share.copy_(sum.narrow(0, rank_ * share.numel(), share.numel()));
-               });
+  return start(OpType::_REDUCE_SCATTER_BASE, reduce_scatter_part(output, input, options.reduceOp), options.timeout,
+               {output});
+}
+
+HostsBackend::WorkPtr HostsBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                    const c10d::ReduceScatterOptions& options) {
+  std::vector<Part> parts;
+  shm::require_pairs(outputs, inputs);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    parts.push_back(reduce_scatter_part(outputs[i], inputs[i], options.reduceOp));
+  return start_coalesced(OpType::COALESCED, std::move(parts), options.timeout, outputs);
 }
 
 HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -298,7 +341,7 @@ HostsBackend::WorkPtr HostsBackend::alltoall(Tensors& outputs, Tensors& inputs, 
 // all ranks compare before the exchange.
 HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
                                              const c10d::AllToAllOptions& options) {
-  return start(OpType::ALLTOALL, call, options.timeout, outputs, [this, inputs, outputs] {
+  const auto steps = [this, inputs, outputs] {
     // The tag of an all-to-all's messages; no send or recv of a strategy uses it.
     constexpr int tag = std::numeric_limits<int>::max();
     std::vector<WorkPtr> messages;
@@ -311,7 +354,8 @@ HostsBackend::WorkPtr HostsBackend::exchange(const shm::Call& call, const Tensor
     // CallWaits::await() cannot be used for messages: it waits in short intervals, and Gloo closes a connection when a
     // wait on it times out.
     for (const WorkPtr& one : messages) one->wait(waits_.padded_timeout());
-  });
+  };
+  return start(OpType::ALLTOALL, {call, steps}, options.timeout, outputs);
 }
 
 HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -336,7 +380,7 @@ HostsBackend::WorkPtr HostsBackend::alltoall_base(at::Tensor& output, at::Tensor
 
 HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions& options) {
   // A barrier needs no code of its own, because start() already waits for all ranks to compare their calls.
-  return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {}, [] {});
+  return start(OpType::BARRIER, {shm::barrier_job().call, [] {}}, options.timeout, {});
 }
 
 }  // namespace dpbench

@@ -40,11 +40,16 @@ class HostsBackend : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return calls_; }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
@@ -59,8 +64,18 @@ class HostsBackend : public c10d::Backend {
   void shutdown() override { queue_.drain(); }
 
  private:
-  WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
-                std::function<void()> steps);
+  // A collective: the description that all ranks compare, and the steps that follow once all descriptions are equal.
+  struct Part {
+    shm::Call call;
+    std::function<void()> steps;
+  };
+  Part allreduce_part(const at::Tensor& tensor, const c10d::ReduceOp& op);
+  Part allgather_part(const at::Tensor& output, const at::Tensor& input);
+  Part reduce_scatter_part(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
+
+  WorkPtr start(c10d::OpType type, Part part, Milliseconds timeout, Tensors outputs);
+  // Starts a coalesced collective, which consists of a collective for each tensor. Returns a work for all of them.
+  WorkPtr start_coalesced(c10d::OpType type, std::vector<Part> parts, Milliseconds timeout, const Tensors& outputs);
   WorkPtr exchange(const shm::Call& call, const Tensors& outputs, const Tensors& inputs,
                    const c10d::AllToAllOptions& options);
   void join(const BackendSetup& setup, shm::Home home);

@@ -135,6 +135,10 @@ Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs,
   return job;
 }
 
+void require_pairs(const TensorList& outputs, const TensorList& inputs) {
+  if (outputs.size() != inputs.size()) refuse(c10::str(outputs.size(), " outputs for ", inputs.size(), " inputs"));
+}
+
 TensorList pieces_of_ranks(const at::Tensor& whole, const std::vector<int64_t>& sizes, int world) {
   const int64_t sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   if (static_cast<int>(sizes.size()) != world || whole.dim() == 0 || whole.size(0) != sum || !whole.is_contiguous())

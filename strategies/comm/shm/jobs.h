@@ -21,6 +21,8 @@ Job barrier_job();
 
 int checked_root(int64_t root, int world);
 std::string shape_of(const at::Tensor& tensor);
+// Throws std::invalid_argument unless both lists have the same number of tensors.
+void require_pairs(const TensorList& outputs, const TensorList& inputs);
 
 // Cuts a tensor along its first dimension into one piece per rank; sizes[r] is the size of the piece of rank r.
 TensorList pieces_of_ranks(const at::Tensor& whole, const std::vector<int64_t>& sizes, int world);

@@ -30,11 +30,6 @@ const std::vector<at::Tensor>& per_rank_list(const std::vector<std::vector<at::T
   return lists[0];
 }
 
-void require_pairs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) {
-  if (outputs.size() != inputs.size())
-    throw std::invalid_argument(c10::str("shm: ", outputs.size(), " outputs for ", inputs.size(), " inputs"));
-}
-
 size_t total_bytes(const std::vector<Job>& jobs) {
   size_t bytes = 0;
   for (const auto& job : jobs)

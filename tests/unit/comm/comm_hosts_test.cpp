@@ -130,6 +130,30 @@ TEST(Hosts, ACollectiveEndsSoonAfterItsTimeoutEvenIfAnotherHostCalledItLate) {
   }
 }
 
+TEST(Hosts, ARejectedCoalescedCollectiveStartsNothingAndTheGroupStaysUsable) {
+  using Tensors = std::vector<at::Tensor>;
+  expect_ranks_succeed({.backend = "threads", .as = As::threads, .world = 2, .per_host = 1},
+                       [&](const Backend& backend, int rank) {
+                         const auto rejected = [&](Tensors outputs, Tensors inputs, const std::string& reason) {
+                           try {
+                             backend->allgather_into_tensor_coalesced(outputs, inputs, {})->wait();
+                           } catch (const std::exception& error) {
+                             if (says(error.what(), reason)) return;
+                             throw;
+                           }
+                           throw std::logic_error(reason + " was not reported");
+                         };
+                         if (rank == 0) {
+                           rejected({}, {}, "at least one tensor");
+                           rejected({at::zeros(2)}, {}, "1 outputs for 0 inputs");
+                           rejected({at::zeros(2), at::zeros(5)}, {at::ones(1), at::ones(2)}, "does not hold 2 shares");
+                         }
+                         Tensors sums{at::ones(3), at::ones(2)};
+                         backend->allreduce_coalesced(sums, {})->wait();
+                         for (const auto& sum : sums) require_equal(sum, at::full_like(sum, 2.0), "afterwards");
+                       });
+}
+
 TEST(Hosts, StoreKeysOfFinishedCollectivesAreRemoved) {
   c10::intrusive_ptr<c10d::Store> store;
   Team team{.backend = "threads", .as = As::threads, .world = 2, .per_host = 1};

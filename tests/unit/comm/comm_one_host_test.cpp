@@ -83,29 +83,6 @@ TEST_P(SingleHostExceptGloo, AlltoallGivesEachRankItsTensorFromEveryRank) {
   });
 }
 
-TEST_P(SingleHost, ACoalescedCollectiveGivesEachTensorItsOwnResult) {
-  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
-    for (const auto dtype : {at::kFloat, at::kLong}) {
-      Tensors sums, gathered, shares, mine, scattered;
-      for (const int64_t count : {1000, 3, 50021, 1, 97}) {
-        sums.push_back(input_of(rank, count, dtype)), mine.push_back(input_of(rank, count, dtype));
-        gathered.push_back(at::zeros(count * world(), dtype));
-        scattered.push_back(input_of(rank, count * world(), dtype)), shares.push_back(at::zeros(count, dtype));
-      }
-      backend->allreduce_coalesced(sums, {})->wait();
-      backend->allgather_into_tensor_coalesced(gathered, mine, {})->wait();
-      backend->reduce_scatter_tensor_coalesced(shares, scattered, {})->wait();
-      for (size_t i = 0; i < mine.size(); ++i) {
-        const int64_t count = mine[i].numel();
-        const auto all = all_inputs(world(), count, dtype);
-        require_equal(sums[i], all.sum(0).to(dtype), "allreduce_coalesced");
-        require_equal(gathered[i], all.flatten().to(dtype), "allgather_into_tensor_coalesced");
-        require_equal(shares[i], share_of_sum(world(), rank, count, dtype), "reduce_scatter_tensor_coalesced");
-      }
-    }
-  });
-}
-
 TEST(SeveralHosts, ReduceIsRejectedAsUnsupportedAndTheGroupStaysUsable) {
   expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 3, .per_host = 2},
                        [](const Backend& backend, int) {

@@ -155,6 +155,29 @@ TEST_P(Collectives, ReduceScatterIsExactForSixDtypesAndItsAverageForTheFloatingP
   });
 }
 
+TEST_P(Collectives, ACoalescedCollectiveGivesEachTensorItsOwnResult) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kLong}) {
+      Tensors sums, gathered, shares, mine, scattered;
+      for (const int64_t count : {1000, 3, 50021, 1, 97}) {
+        sums.push_back(input_of(rank, count, dtype)), mine.push_back(input_of(rank, count, dtype));
+        gathered.push_back(at::zeros(count * world(), dtype));
+        scattered.push_back(input_of(rank, count * world(), dtype)), shares.push_back(at::zeros(count, dtype));
+      }
+      backend->allreduce_coalesced(sums, {})->wait();
+      backend->allgather_into_tensor_coalesced(gathered, mine, {})->wait();
+      backend->reduce_scatter_tensor_coalesced(shares, scattered, {})->wait();
+      for (size_t i = 0; i < mine.size(); ++i) {
+        const int64_t count = mine[i].numel();
+        const auto all = all_inputs(world(), count, dtype);
+        require_equal(sums[i], all.sum(0).to(dtype), "allreduce_coalesced");
+        require_equal(gathered[i], all.flatten().to(dtype), "allgather_into_tensor_coalesced");
+        require_equal(shares[i], share_of_sum(world(), rank, count, dtype), "reduce_scatter_tensor_coalesced");
+      }
+    }
+  });
+}
+
 TEST_P(Collectives, BarrierBlocksEveryRankUntilAllHaveArrived) {
   const SharedNumbers<int> arrived;
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
