@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "workloads/base/error.h"
@@ -41,8 +42,11 @@ void require_same_mesh(const MeshShape& axes, const BackendSetup& setup) {
   }
 }
 
-// Returns this rank's BackendSetup for the group of `ranks`. The ranks of a host stay consecutive within the group.
-BackendSetup within(const std::vector<int>& ranks, const std::string& prefix, const BackendSetup& world) {
+}  // namespace
+
+std::string name_of_ranks(const std::vector<int>& ranks) { return c10::str("ranks ", c10::Join(",", ranks)); }
+
+BackendSetup setup_of_ranks(const std::vector<int>& ranks, const std::string& prefix, const BackendSetup& world) {
   BackendSetup setup = world;
   const auto before = [&](int rank) {
     return static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
@@ -62,8 +66,6 @@ BackendSetup within(const std::vector<int>& ranks, const std::string& prefix, co
   setup.local_world = before(first_of_host + world.local_world) - before(first_of_host);
   return setup;
 }
-
-}  // namespace
 
 Mesh::Mesh(const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)
     : shape_{{axis, group ? group->getSize() : 1}}, group_(group) {
@@ -93,7 +95,7 @@ Mesh::Mesh(const MeshShape& shape, const c10::intrusive_ptr<c10d::ProcessGroup>&
       axis.rank = static_cast<int>(mine - ranks.begin());
       axis.size = static_cast<int>(ranks.size());
       const std::string prefix = text_of(shape) + "/" + axis.name + "/" + std::to_string(g);
-      axis.group = axis.size == setup.world ? world : make_process_group(backend, within(ranks, prefix, setup));
+      axis.group = axis.size == setup.world ? world : make_process_group(backend, setup_of_ranks(ranks, prefix, setup));
     }
   }
 }
@@ -113,6 +115,11 @@ Mesh Mesh::with_groups(const Replace& replace) const {
   for (Axis& axis : mesh.axes_)
     if (axis.group) axis.group = axis.group == group_ ? mesh.group_ : replace(axis.name, axis.group);
   return mesh;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> Mesh::subgroup(const std::vector<int>& ranks, int number) const {
+  check(static_cast<bool>(make_subgroup_), "this mesh makes no process groups beside those of its axes");
+  return make_subgroup_(ranks, number);
 }
 
 }  // namespace dpbench

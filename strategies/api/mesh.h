@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -12,6 +13,13 @@
 #include "workloads/base/mesh_shape.h"
 
 namespace dpbench {
+
+// Returns the name of a group of some ranks, such as "ranks 0,2".
+std::string name_of_ranks(const std::vector<int>& ranks);
+// Returns this rank's BackendSetup for the group of `ranks`, global ranks in ascending order. The ranks of a host stay
+// consecutive within the group. world: the setup of the group of all ranks. prefix: the group's prefix in the store and
+// its name in the calls that the backend notes.
+BackendSetup setup_of_ranks(const std::vector<int>& ranks, const std::string& prefix, const BackendSetup& world);
 
 struct Axis {
   std::string name;
@@ -50,10 +58,19 @@ class Mesh {
       const std::string& axis, const c10::intrusive_ptr<c10d::ProcessGroup>& group)>;
   Mesh with_groups(const Replace& replace) const;
 
+  // Returns a process group of some ranks of group(), in ascending order and among them this rank. Collective: each of
+  // these ranks calls it. number: tells groups of the same ranks apart; the same ranks and number give the same
+  // backend. Throws if the mesh has no function that makes such groups.
+  using MakeSubgroup =
+      std::function<c10::intrusive_ptr<c10d::ProcessGroup>(const std::vector<int>& ranks, int number)>;
+  c10::intrusive_ptr<c10d::ProcessGroup> subgroup(const std::vector<int>& ranks, int number) const;
+  void make_subgroups_by(MakeSubgroup make) { make_subgroup_ = std::move(make); }
+
  private:
   MeshShape shape_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::vector<Axis> axes_;
+  MakeSubgroup make_subgroup_;
 };
 
 }  // namespace dpbench

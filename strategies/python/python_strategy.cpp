@@ -76,6 +76,15 @@ std::string PythonStrategy::group_name(const std::string& axis) const {
   return group == world ? "dpbench" : "dpbench_" + axis;
 }
 
+std::string PythonStrategy::new_group(const std::vector<int64_t>& ranks) {
+  const std::vector<int> members(ranks.begin(), ranks.end());
+  const std::string name = "dpbench_new_" + std::to_string(new_groups_.size());
+  new_groups_.push_back(setup_.mesh.subgroup(members, made_of_ranks_[members]++));
+  c10d::register_process_group(name, new_groups_.back());
+  registered_groups_.push_back(name);
+  return name;
+}
+
 void PythonStrategy::leave() noexcept {
   try {
     call("drop", id_);

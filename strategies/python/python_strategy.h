@@ -1,6 +1,7 @@
 // The C++ side of a strategy written in Python: each method calls Python.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ class PythonStrategy : public Strategy {
   // Returns the name under which Python finds the process group of a mesh axis; for axis "", the group of all ranks.
   // Empty if there is no group.
   std::string group_name(const std::string& axis) const;
+  // Makes a process group of these ranks. Returns the name under which Python finds it.
+  std::string new_group(const std::vector<int64_t>& ranks);
 
  private:
   void leave() noexcept;
@@ -40,6 +43,8 @@ class PythonStrategy : public Strategy {
   std::string name_;
   std::vector<std::string> param_values_;
   std::vector<std::string> registered_groups_;
+  std::map<std::vector<int>, int> made_of_ranks_;  // number of groups that new_group() has made of the same ranks
+  std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> new_groups_;
   int64_t id_;
 };
 

@@ -89,10 +89,12 @@ class ScenarioGroups {
   const Mesh& mesh() const { return mesh_; }
 
   void start_recording(bool keep) {
+    recording_ = keep;
     for (const auto& recorder : recorders_) recorder->start(keep);
   }
 
   std::vector<Collective> stop_recording() {
+    recording_.reset();
     std::vector<Collective> all;
     for (const auto& recorder : recorders_) std::ranges::move(recorder->stop(), std::back_inserter(all));
     return all;
@@ -128,24 +130,38 @@ class ScenarioGroups {
 
  private:
   void watch(const Scenario& scenario, LiveMemory& live) {
-    const at::Device device = bench_.devices.at(0);
     const bool plain = is_plain(bench_.distribution.mesh);
     mesh_ = bench_.mesh.with_groups([&](const std::string& axis, const auto& group) {
-      return wrapped_group(group, device.type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
-        // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at
-        // an unknown step, and a strategy that records its steps for a later replay must not block while recording.
-        if (scenario.late) {
-          late_.push_back(c10::make_intrusive<LateBackend>(inner, bench_.seed));
-          inner = late_.back();
-        } else if (!bench_.strategy.recorded) {
-          const std::string run = scenario.name + (plain ? "" : ", axis " + axis);
-          agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run, ranks_of_group(axis)));
-          inner = agreeing_.back();
-        }
-        if (bench_.strategy.live_parameters) inner = live.measuring(inner);
-        recorders_.push_back(c10::make_intrusive<RecordingBackend>(inner, axis));
-        return c10::intrusive_ptr<c10d::Backend>(recorders_.back());
-      });
+      const std::string run = scenario.name + (plain ? "" : ", axis " + axis);
+      return watched(scenario, live, axis, run, ranks_of_group(axis), group);
+    });
+    // The strategy may make groups later, so this function refers to nothing that ends before the strategy.
+    mesh_.make_subgroups_by([this, &scenario, &live](const std::vector<int>& ranks, int number) {
+      const std::string name = name_of_ranks(ranks);
+      return watched(scenario, live, name, scenario.name + ", " + name, ranks, bench_.mesh.subgroup(ranks, number));
+    });
+  }
+
+  // Returns a process group that watches the calls of `group`. axis: name of the group in the record. run: see
+  // AgreeingBackend.
+  c10::intrusive_ptr<c10d::ProcessGroup> watched(const Scenario& scenario, LiveMemory& live, const std::string& axis,
+                                                 const std::string& run, const std::vector<int>& ranks,
+                                                 const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+    const at::Device device = bench_.devices.at(0);
+    return wrapped_group(group, device.type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
+      // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at
+      // an unknown step, and a strategy that records its steps for a later replay must not block while recording.
+      if (scenario.late) {
+        late_.push_back(c10::make_intrusive<LateBackend>(inner, bench_.seed));
+        inner = late_.back();
+      } else if (!bench_.strategy.recorded) {
+        agreeing_.push_back(c10::make_intrusive<AgreeingBackend>(inner, device, run, ranks));
+        inner = agreeing_.back();
+      }
+      if (bench_.strategy.live_parameters) inner = live.measuring(inner);
+      recorders_.push_back(c10::make_intrusive<RecordingBackend>(inner, axis));
+      if (recording_) recorders_.back()->start(*recording_);
+      return c10::intrusive_ptr<c10d::Backend>(recorders_.back());
     });
   }
 
@@ -164,6 +180,7 @@ class ScenarioGroups {
   std::vector<c10::intrusive_ptr<RecordingBackend>> recorders_;
   std::vector<c10::intrusive_ptr<AgreeingBackend>> agreeing_;
   std::vector<c10::intrusive_ptr<LateBackend>> late_;
+  std::optional<bool> recording_;  // between start_recording() and stop_recording(): the former's argument
   Mesh mesh_;
 };
 

@@ -69,11 +69,25 @@ const Mesh& Group::mesh(const MeshShape& shape) const {
   const std::string text = text_of(shape);
   const auto known = meshes_.find(text);
   if (known != meshes_.end()) return known->second;
-  if (shape == MeshShape{{default_axis, world()}})
-    return meshes_.emplace(text, Mesh(default_axis, group_)).first->second;
+  Mesh made = make_mesh(shape);
+  made.make_subgroups_by([this](const std::vector<int>& ranks, int number) { return subgroup(ranks, number); });
+  return meshes_.emplace(text, std::move(made)).first->second;
+}
+
+Mesh Group::make_mesh(const MeshShape& shape) const {
+  if (shape == MeshShape{{default_axis, world()}}) return {default_axis, group_};
   BackendSetup setup = setup_;
-  setup.store = c10::make_intrusive<c10d::PrefixStore>("mesh/" + text, store_);
-  return meshes_.emplace(text, Mesh(shape, group_, variables_.backend, setup)).first->second;
+  setup.store = c10::make_intrusive<c10d::PrefixStore>("mesh/" + text_of(shape), store_);
+  return {shape, group_, variables_.backend, setup};
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> Group::subgroup(const std::vector<int>& ranks, int number) const {
+  const std::string name = name_of_ranks(ranks) + "/" + std::to_string(number);
+  const auto known = subgroups_.find(name);
+  if (known != subgroups_.end()) return known->second;
+  BackendSetup setup = setup_;
+  setup.store = c10::make_intrusive<c10d::PrefixStore>("subgroups", store_);
+  return subgroups_[name] = make_process_group(variables_.backend, setup_of_ranks(ranks, name, setup));
 }
 
 void Group::barrier() const {

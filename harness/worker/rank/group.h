@@ -53,12 +53,16 @@ class Group {
 
  private:
   void reduce(at::Tensor& values, c10d::ReduceOp::RedOpType op) const;
+  Mesh make_mesh(const MeshShape& shape) const;
+  // Returns the process group for Mesh::subgroup(). Its first call with these arguments makes the group.
+  c10::intrusive_ptr<c10d::ProcessGroup> subgroup(const std::vector<int>& ranks, int number) const;
 
   Variables variables_;
   c10::intrusive_ptr<c10d::Store> store_;
   BackendSetup setup_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   mutable std::map<std::string, Mesh> meshes_;
+  mutable std::map<std::string, c10::intrusive_ptr<c10d::ProcessGroup>> subgroups_;
   // Number of earlier gather() calls. Equal on every rank, so it makes keys in the rendezvous store unique.
   mutable int64_t gathered_ = 0;
 };

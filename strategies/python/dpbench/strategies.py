@@ -31,7 +31,7 @@ class Setup:
 
     def __init__(self, number):
         numbers, reals, texts = ops.setup.default(number)
-        self._number = number
+        self._number = groups.strategy = number
         (self.rank, self.world, self.init_seed, self.step_seed, dtype, self.accumulate, clips, self.sum_loss,
          axes, self._workload, self._scheduled, hosted) = numbers[:12]
         self._hosted = hosted_models.instance_of(hosted) if hosted >= 0 else None
@@ -78,6 +78,7 @@ class Setup:
         return self._adopted[name]
 
     def _leave(self):
+        groups.forget_new_groups()
         for group in self._adopted.values():
             groups.forget(group)
         self._adopted.clear()

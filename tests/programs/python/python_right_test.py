@@ -13,6 +13,7 @@ from drawn_tests import load_tests  # noqa: F401, unittest calls it
 from python_runs import BRIEF, DPBENCH, EXAMPLE, ROOT, call, checked, interpreter
 
 MODELS = ROOT / "tests/python/transformer.py"
+NEW_GROUPS = ROOT / "tests/python/new_groups.py"
 
 
 class Right(unittest.TestCase):
@@ -47,6 +48,21 @@ class Right(unittest.TestCase):
         self.assert_no_failure(code, report, 75)
         self.assertEqual({(case["strategy"], case["params"].get("unit")) for case in report["cases"]},
                          {("plain-average", None), ("py-fsdp2", "layer"), ("py-fsdp2", "model")})
+
+    def test_a_strategy_that_sums_in_groups_of_new_group_or_init_device_mesh_passes_its_checks(self):
+        code, report = checked(NEW_GROUPS, "in-new-groups,in-a-new-mesh", "--workload", "random-linear", "--cpus", "3", "--backend", "shm,gloo")
+        self.assertEqual([case["status"] for case in report["cases"]], ["ok"] * 4)
+        self.assert_no_failure(code, report, 80)
+
+    def test_collectives_in_groups_of_new_group_are_counted_under_their_ranks(self):
+        code, report, errors = call("run", "--plugin", NEW_GROUPS, "--strategy", "in-new-groups", "--workload", "random-linear", "--cpus", "3",
+                                    "--backend", "shm,gloo", *BRIEF)
+        self.assertEqual(code, 0, errors)
+        for case in report["cases"]:
+            with self.subTest(case["backend"]):
+                ranks = case["launches"][0]["ranks"]
+                names = [{entry["axis"] for entry in rank["profile"]["ledger"]} for rank in ranks]
+                self.assertEqual(names, [{"ranks 0,1"}, {"ranks 0,1", "ranks 1,2"}, {"ranks 1,2"}])
 
     def test_strategies_in_cpp_and_python_train_models_in_python(self):
         code, report = checked(MODELS, "cpu,dp,ddp,zero1,fsdp,py-ddp", "--workload", "py-transformer,py-squares,py-named", "--cpus", "2",
