@@ -185,8 +185,8 @@ class CommandLoop {
     pulse_.forget_calls();
     if (!timed_case_) timed_case_ = std::make_unique<TimedCase>(spec, sampling, *group_, pulse_, variables_.run_dir);
     const RankRecord record = timed_case_->block(sampling);
-    // Audits are reported when a case ends, but `dpbench duel` never sends the order to end a case. So a failed audit
-    // is reported with the block before which it took place.
+    // All audits are reported when a case ends. A failed one is also reported with the block before which it took
+    // place, because `dpbench duel` then measures no further block.
     if (const auto audits = timed_case_->audits(); any_failed(audits))
       for (const Json& row : rows_json(audits)) checks.push_back(row);
     return ran(spec, record, checks);
@@ -195,8 +195,9 @@ class CommandLoop {
   Json ended(const CaseSpec& spec, const Json& command) {
     check(timed_case_ && timed_case_->case_id() == spec.id, "the case to end has no timed block");
     pulse_.forget_calls();
-    const RankRecord record =
-        timed_case_->end(sampling_from_json(command.at("sampling")), command.at("blocks"), command.at("retake"));
+    RankRecord record = timed_case_->end(command.at("blocks"));
+    if (command.value("profile", true))
+      timed_case_->profile(sampling_from_json(command.at("sampling")), command.at("retake"), record);
     const Json audits = rows_json(timed_case_->audits());
     timed_case_.reset();
     return ran(spec, record, audits);

@@ -105,15 +105,28 @@ class Audit(unittest.TestCase):
         self.assertEqual((code, case["status"], len(audit)), (0, "ok", 1), case)
         self.assertEqual(audit[0]["status"], "passed")
 
-    def test_duel_gives_no_speed_verdict_on_builds_that_fail_an_audit(self):
+    def duel(self, way, *flags):
+        """Compares the strategy with itself over 10 pairs of blocks, 2 in each launch. Returns the case of the report."""
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "duel", "--base-plugin", PLUGIN, "--new-plugin", PLUGIN, "--strategy", "cheating", "--param",
-                                   "how=no-late-update", "--cpus", "2", "--workload", "mnist-mlp", "--pairs", "40", "--steps", "60", "--out",
-                                   out, "-q", "-o", "json"], capture_output=True, text=True, timeout=240)
+                                   f"how={way}", "--cpus", "2", "--pairs", "10", "--pairs-per-launch", "2", "--out", out, "-q", "-o", "json",
+                                   *flags], capture_output=True, text=True, timeout=240)
         self.assertTrue(done.stdout, done.stderr)
-        case = json.loads(done.stdout)["cases"][0]
+        return json.loads(done.stdout)["cases"][0]
+
+    def test_duel_gives_no_speed_verdict_on_builds_that_are_wrong_in_the_last_steps_only(self):
+        """The first launch has 131 steps: 20 warm-up steps and three blocks of 35 steps, each after two untimed ones. The mistake
+        begins at step 101, in the last block, so only the audit after this block sees it."""
+        case = self.duel("no-late-update", "--workload", "mnist-mlp", "--warmup", "20", "--steps", "35")
         self.assertIn(case["status"], ("wrong", "unmeasured"), case)
-        self.assertRegex(case["reason"], r"\baudit failed\b")
+        self.assertRegex(case["reason"], r"\baudit failed\b.*, launch 0\Z")
+        self.assertIsNone(case["verdict"])
+
+    def test_a_duel_of_blocks_of_one_long_step_reports_its_passed_audits(self):
+        case = self.duel("honest", "--workload", "gpt", "--model", "layers=2,hidden=128,heads=4,seq=64,vocab=512", "--batch", "2",
+                         "--check", "off", "--steps", "1", "--warmup", "2")
+        for checks in (case["base_checks"], case["new_checks"]):
+            self.assertEqual([(row["name"], row["status"]) for row in checks], [("audit", "passed")], case)
 
     def test_with_audit_off_a_mistake_that_begins_after_100_steps_is_not_found(self):
         # This mistake is the same on all ranks. Parameters that differ between ranks are found even without an audit.

@@ -203,6 +203,7 @@ void settle_duel(const CLI::App& app, DuelOptions& o) {
   o.what.baseline = o.takes_ranks = false;
   o.keep_disturbed = keeps_disturbed();
   if (app.count("--min-time") == 0) o.sampling.min_sample_s = 0.2;
+  o.sampling.samples = o.pairs_per_launch;
   if (!any_given(app, "What to run")) o.what.default_worlds = {1, 2};
   settle_selection(o.what);
 }

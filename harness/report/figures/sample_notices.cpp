@@ -149,14 +149,6 @@ std::optional<std::string> disturbed_profiles(const CaseRecord& record) {
   return "no phases, no COMM: the replicas did not have their cores in the profiled steps";
 }
 
-// Returns a notice if the check `audit` was skipped. An audit compares steps of the timed run with the oracle
-// (reference computation).
-std::optional<std::string> missing_audit(const CaseRecord& record) {
-  for (const CheckRow& row : record.checks)
-    if (row.name == "audit" && row.status == CheckStatus::skipped) return "not audited: " + row.detail;
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::vector<std::string> notices_of(const CaseRecord& record) {
@@ -171,7 +163,7 @@ std::vector<std::string> notices_of(const CaseRecord& record) {
     if (detect == outliers && clusters) continue;
     if (auto notice = detect(launches)) notices.push_back(std::move(*notice));
   }
-  if (auto notice = missing_audit(record)) notices.push_back(std::move(*notice));
+  if (auto notice = missing_audit(record.checks)) notices.push_back(std::move(*notice));
   if (auto notice = straggling(record)) notices.push_back(std::move(*notice));
   if (auto notice = disturbed_profiles(record)) notices.push_back(std::move(*notice));
   if (auto notice = throttling(record)) notices.push_back(std::move(*notice));

@@ -33,6 +33,11 @@ double base_step_ms(const DuelCase& record) {
   return median(all) * 1e-6 / static_cast<double>(record.steps_per_block);
 }
 
+std::string notes_of(const DuelCase& record) {
+  const auto why = missing_audit(record.new_checks);
+  return record.reason.empty() && why ? *why : record.reason;
+}
+
 Json look_json(const DuelLook& look) {
   return {{"pairs", look.pairs},
           {"launches", look.launches},
@@ -128,7 +133,7 @@ std::vector<Strings> duel_rows(const DuelReport& report) {
                     formatted("%+.1f %%", percent(look.change)),
                     formatted("[%+.1f, ", percent(look.low)) + formatted("%+.1f]", percent(look.high)),
                     std::to_string(look.pairs), formatted("%.1f %%", 100 * look.noise), verdict_word(record),
-                    record.reason});
+                    notes_of(record)});
   }
   for (const auto& id : report.added) rows.push_back({id, "-", "-", "-", "-", "-", "-", "new", ""});
   for (const auto& id : report.gone) rows.push_back({id, "-", "-", "-", "-", "-", "-", "gone", ""});

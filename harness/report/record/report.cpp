@@ -104,6 +104,12 @@ std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks) {
          (skipped->detail.empty() ? "" : ": " + skipped->detail);
 }
 
+std::optional<std::string> missing_audit(const std::vector<CheckRow>& checks) {
+  for (const CheckRow& row : checks)
+    if (row.name == "audit" && row.status == CheckStatus::skipped) return "not audited: " + row.detail;
+  return std::nullopt;
+}
+
 std::optional<std::string> unequal_parameters(const CaseRecord& record) {
   for (const LaunchRecord& launch : record.launches)
     for (const RankRecord& rank : launch.ranks)

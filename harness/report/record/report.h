@@ -246,6 +246,9 @@ void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
 // Returns the reason if `checks` has checks of the gradients or updates, but all were skipped, so that nothing proves
 // them correct; else nullopt.
 std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks);
+// Returns a notice if the check `audit` was skipped, else nullopt. An audit compares steps of the timed run with the
+// oracle (reference computation).
+std::optional<std::string> missing_audit(const std::vector<CheckRow>& checks);
 // Describes the first rank whose parameters after the steps differ from those of the first rank of the same launch;
 // nullopt if all ranks are equal.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);

@@ -177,7 +177,7 @@ bool TimedCase::profile_lacked_cores(const RankRecord& record) const {
   return replicas_have_own_cores(spec_, group_) && lacked.item<int64_t>() != 0;
 }
 
-RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& blocks, bool retake) {
+RankRecord TimedCase::end(const std::vector<size_t>& blocks) {
   std::vector<int64_t> readings;
   for (const size_t block : blocks)
     readings.insert(readings.end(), readings_.at(block).begin(), readings_.at(block).end());
@@ -194,6 +194,10 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   record_parameters(strategy_->parameters(), own_, record);
   group_.barrier();
   strategy_.reset();
+  return record;
+}
+
+void TimedCase::profile(const Sampling& sampling, bool retake, RankRecord& record) {
   const bool by_engine = profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
   if (by_engine && runtime() == Runtime::fast && setup_.devices.at(0).is_cpu())
     record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
@@ -208,7 +212,6 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   if (sampling.measure_peak && replicas_have_own_cores(spec_, group_))
     record.peak = measured_peak(setup_.dtype, setup_.devices.at(0));
   group_.barrier();
-  return record;
 }
 
 }  // namespace dpbench

@@ -302,6 +302,11 @@ TEST(Options, RefusesADuelWithFewerLaunchesThanAVerdictNeeds) {
   EXPECT_EQ(refusal({"duel", "--pairs-per-launch", "53"}), "accepted");
 }
 
+TEST(Options, ALaunchOfADuelHasAsManyBlocksAsPairs) {
+  EXPECT_EQ(parse<DuelOptions>({"duel"}).sampling.samples, 5);
+  EXPECT_EQ(parse<DuelOptions>({"duel", "--pairs-per-launch", "7"}).sampling.samples, 7);
+}
+
 TEST(Options, TagsAreStoredInTheReportAndInvalidTagsRefused) {
   const RunOptions options = parse({"--tag", "pr=12", "--tag", "note=a=b, c", "--tag", "empty="});
   EXPECT_EQ(config_json(options)["tags"], Json({{"empty", ""}, {"note", "a=b, c"}, {"pr", "12"}}));

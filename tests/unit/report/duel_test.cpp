@@ -122,6 +122,8 @@ TEST(DuelTable, TimeOfTheNewBuildIsTheBaseTimeChangedByTheMedianChangeOverPairs)
   const auto row = duel_rows(report).at(1);
   EXPECT_EQ(std::vector(row.begin(), row.begin() + 4),
             (std::vector<std::string>{"ddp/toy", "200 ms", "220 ms", "+10.0 %"}));
+  report.cases[0].new_checks = {{.name = "audit", .status = CheckStatus::skipped, .detail = "no state"}};
+  EXPECT_EQ(duel_rows(report).at(1).back(), "not audited: no state");
 }
 
 }  // namespace

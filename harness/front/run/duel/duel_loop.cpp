@@ -94,7 +94,7 @@ bool DuelLoop::measure_pairs(int index, DuelCase& record) {
   const LoadWatch others(cpu_times_);
   int disturbed = 0;
   for (int pair = 0; pair < options_.pairs_per_launch && !over(); ++pair) {
-    if (!measure_pair(record)) break;
+    if (!measure_pair(record)) return !stopped();
     if (starved_ && !quiet(others.load()) && disturbed++ < 2 * options_.pairs_per_launch) {
       record.launches.back().pop_back();
       --pair;
@@ -103,6 +103,7 @@ bool DuelLoop::measure_pairs(int index, DuelCase& record) {
     const auto taken = static_cast<int>(pairs_of(record));
     if (std::count(report_.rule.looks.begin(), report_.rule.looks.end(), taken) > 0) judge(record);
   }
+  if (options_.sampling.audit) audit_last_steps(record);
   return !stopped();
 }
 
@@ -130,20 +131,32 @@ bool DuelLoop::measure_pair(DuelCase& record) {
   return true;
 }
 
-std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& record) {
+// Ends the launch of a case in both builds, which audit its last steps. If an audit fails, it replaces the verdict on
+// the launch's pairs.
+void DuelLoop::audit_last_steps(DuelCase& record) {
+  for (const bool is_base : {true, false})
+    if (!answer(is_base, /*check=*/false,
+                {{"do", name_of(Order::end)},
+                 {"sampling", to_json(options_.sampling)},
+                 {"blocks", Json::array()},
+                 {"retake", false},
+                 {"profile", false}},
+                record))
+      return;
+}
+
+std::optional<CaseOutcome> DuelLoop::answer(bool is_base, bool check, const Json& command, DuelCase& record) {
   CaseRunner& runner = is_base ? base_ : now_;
   CaseOutcome outcome{.kind = CaseOutcome::Kind::interrupted};
-  Sampling sampling = options_.sampling;
-  if (record.steps_per_block > 0) sampling.steps = record.steps_per_block;
   outcome.signal = runner.pending_signal();
-  if (outcome.signal == 0)
-    outcome =
-        runner.run(record.spec, {{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", check}});
+  if (outcome.signal == 0) outcome = runner.run(record.spec, command);
   if (is_base) set_loaded_versions(report_.env, outcome.versions);
-  auto& checks = is_base ? record.base_checks : record.new_checks;
-  checks.insert(checks.end(), outcome.checks.begin(), outcome.checks.end());
+  for (CheckRow& row : outcome.checks)
+    if (!record.launches.empty() && row.status == CheckStatus::failed && !row.detail.empty())
+      row.detail += ", launch " + std::to_string(record.launches.size() - 1);
+  add_checks(is_base ? record.base_checks : record.new_checks, outcome.checks);
   if (outcome.kind != CaseOutcome::Kind::ran) return fail(is_base, record, outcome), std::nullopt;
-  // A block that was timed (`check` is false) has no checks but audits, which compare timed steps with the oracle. So
+  // After timed steps (`check` is false) there are no checks but audits, which compare such steps with the oracle. So
   // the failed check is an audit.
   if (const std::string fault = failed_check(outcome.checks); !check && !fault.empty()) {
     record.status = is_base ? DuelStatus::unmeasured : DuelStatus::wrong;
@@ -155,16 +168,25 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
     record.reason = side_name(is_base) + std::string("ranks ended a block with different parameters");
     return std::nullopt;
   }
-  starved_ = starved_ || (!options_.keep_disturbed && starved(record.spec, outcome.ranks, cores_));
-  const int64_t slowest = slowest_ns(outcome.ranks);
-  if (outcome.ranks.empty() && check && !failed_check(outcome.checks).empty())
+  return outcome;
+}
+
+std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& record) {
+  Sampling sampling = options_.sampling;
+  if (record.steps_per_block > 0) sampling.steps = record.steps_per_block;
+  const auto outcome = answer(
+      is_base, check, {{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", check}}, record);
+  if (!outcome) return std::nullopt;
+  starved_ = starved_ || (!options_.keep_disturbed && starved(record.spec, outcome->ranks, cores_));
+  const int64_t slowest = slowest_ns(outcome->ranks);
+  if (outcome->ranks.empty() && check && !failed_check(outcome->checks).empty())
     return slowest;  // the block has no timed steps because a check failed; DuelLoop::calibrate() reports that check
   if (slowest == 0) {
     record.status = DuelStatus::failed;
     record.reason = side_name(is_base) + std::string("a block has no timed steps");
     return std::nullopt;
   }
-  record.steps_per_block = outcome.ranks.front().steps_per_sample;
+  record.steps_per_block = outcome->ranks.front().steps_per_sample;
   return slowest;
 }
 
@@ -173,6 +195,8 @@ void DuelLoop::fail(bool is_base, DuelCase& record, const CaseOutcome& outcome) 
   switch (outcome.kind) {
     case CaseOutcome::Kind::interrupted:
       ending_.signal = outcome.signal;
+      record.status = DuelStatus::interrupted;  // even after a verdict: the audit of the last steps is missing
+      record.reason.clear();
       return;
     case CaseOutcome::Kind::usage:
       ending_.usage = reason;

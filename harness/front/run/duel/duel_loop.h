@@ -30,6 +30,10 @@ class DuelLoop {
   bool measure_pairs(int index, DuelCase& record);
   bool calibrate(DuelCase& record);
   bool measure_pair(DuelCase& record);
+  void audit_last_steps(DuelCase& record);
+  // Sends a command to a build. Returns its answer, or nothing if the case or the duel has ended. check: the command
+  // includes the checks before timing, which calibrate() judges.
+  std::optional<CaseOutcome> answer(bool is_base, bool check, const Json& command, DuelCase& record);
   // Runs a block (a timed run of steps). Returns the nanoseconds of the slowest rank, or nothing if the case or the
   // duel has ended.
   std::optional<int64_t> run_block(bool is_base, bool check, DuelCase& record);
