@@ -14,6 +14,9 @@
 
 namespace dpbench {
 
+// Time limit for the expected results of the scenario `unwatched` where `check` does not run a case in full.
+constexpr double short_unwatched_s = 0.05;
+
 struct CheckRequest {
   const StrategyInfo& strategy;
   const WorkloadInfo& workload;

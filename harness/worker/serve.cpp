@@ -238,7 +238,7 @@ class CommandLoop {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
             .whole_worlds = command.value("whole_worlds", 0),
-            .unwatched_s = spec.world <= command.value("whole_worlds", 0) ? 1 : 0.05,
+            .unwatched_s = spec.world <= command.value("whole_worlds", 0) ? 1 : short_unwatched_s,
             .dump = command.value("dump", ""),
             .begins = checking(spec)};
   }

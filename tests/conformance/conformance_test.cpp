@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "harness/conform/scenario/choose_scenarios.h"
 #include "tests/ranks/threads.h"
 #include "tests/support/draw.h"
 
@@ -607,6 +608,19 @@ TEST(ConformanceCases, DrawnForARunAlwaysIncludeZero2AndFsdpInWorlds1To5) {
   EXPECT_TRUE(some.size() == all.size() || some.size() <= all.size() / 12) << some.size() << " of " << all.size();
   for (const char* strategy : {"zero2", "fsdp"})
     for (const int world : {1, 2, 3, 4, 5}) EXPECT_TRUE(found.contains({strategy, world})) << strategy << " " << world;
+}
+
+TEST(ScenarioUnwatched, TakesAllStepsOnSmallThoroughProbesHoweverSlowTheOracleIs) {
+  const Scenario unwatched{.name = "unwatched", .gradient_check = "", .steps = 64, .samples_per_rank = 4};
+  const auto steps = [&](const CaseTraits& traits, double sample_s) {
+    return affordable_shape(unwatched, traits, sample_s, short_unwatched_s).steps;
+  };
+  constexpr double slow_s = 0.01, fast_s = 1e-6;
+  EXPECT_EQ(steps({.probe = true, .costly = true}, slow_s), 64);
+  EXPECT_EQ(steps({.probe = true}, slow_s), 16);
+  EXPECT_EQ(steps({.probe = true, .large = true, .costly = true}, slow_s), 2);
+  EXPECT_EQ(steps({.costly = true}, slow_s), 2);
+  EXPECT_EQ(steps({}, fast_s), 64);
 }
 
 TEST(ShareOfADay, HasEachValueOnceInAsManyDaysAsThereAreShares) {

@@ -56,7 +56,8 @@ std::string name_of(const testing::TestParamInfo<Mutant>& info) {
   return name;
 }
 
-// scenarios: names of the scenarios to run. An empty list means the scenarios of the workload's short check.
+// scenarios: names of the scenarios to run. An empty list means the scenarios of the workload's short check. A wrong
+// strategy must be found in the time that a short check gives the scenario `unwatched`.
 std::vector<CheckRow> checked(const Mutant& mutant, const std::string& filter = "",
                               const std::vector<std::string>& scenarios = {}) {
   const StrategyInfo strategy = mutant.strategy();
@@ -68,6 +69,7 @@ std::vector<CheckRow> checked(const Mutant& mutant, const std::string& filter = 
                            .dtype = mutant.dtype,
                            .seed = mutant.seed,
                            .long_form = !scenarios.empty(),
+                           .unwatched_s = mutant.killed_by.empty() ? 1 : short_unwatched_s,
                            .filter = filter,
                            .scenarios = scenarios,
                            .wrap = mutant.wrap,

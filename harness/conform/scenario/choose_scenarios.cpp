@@ -68,7 +68,9 @@ TimedShape affordable_shape(const Scenario& scenario, const CaseTraits& traits, 
   // The batch is chosen so that the smallest allowed number of steps takes the oracle at most this multiple of the time
   // limit.
   constexpr double at_most = 4;
-  const int64_t least_steps = traits.small_probe() ? 16 : 2;
+  // A small probe that runs the costly scenarios takes all steps, however slow the machine is, so that mistakes
+  // that begin late are found.
+  const int64_t least_steps = !traits.small_probe() ? 2 : traits.costly ? scenario.steps : 16;
   const double samples = at_most * limit_s / (sample_s * static_cast<double>(least_steps));
   const int64_t chosen =
       std::max(scenario.samples_per_rank, std::min(traits.own_samples, static_cast<int64_t>(samples)));

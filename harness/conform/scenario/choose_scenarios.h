@@ -35,8 +35,9 @@ struct TimedShape {
 };
 
 // Returns the case's own batch for the scenario `unwatched`, and as many steps as the oracle (reference computation)
-// finishes within `limit_s`. If even a few steps of that batch take too long, the batch becomes smaller. sample_s: the
-// oracle's time for a step, per sample of a micro-batch.
+// finishes within `limit_s`. If even a few steps of that batch take too long, the batch becomes smaller. A small probe
+// takes at least 16 steps, or all of the scenario if CaseTraits::costly is set. sample_s: the oracle's time for a step,
+// per sample of a micro-batch.
 TimedShape affordable_shape(const Scenario& scenario, const CaseTraits& traits, double sample_s, double limit_s);
 
 }  // namespace dpbench
