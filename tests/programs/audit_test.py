@@ -1,7 +1,8 @@
 """Tests that a strategy which is right in the checks but wrong in timed steps gets no step time in the report: the
-checks before timing or an audit of the timed run fails, and names the mistake.
+checks before timing or an audit of the timed run fails, and names the mistake. A right strategy passes, also one of
+unusual construction.
 
-usage: audit_test.py DPBENCH CHEATING_PLUGIN
+usage: audit_test.py DPBENCH CHEATING_PLUGIN ODD_PLUGIN
 """
 import json
 import os
@@ -15,7 +16,7 @@ import unittest
 from drawn_tests import load_tests  # noqa: F401, unittest calls it
 import reports  # noqa: F401, importing this module validates every report that dpbench writes
 
-DPBENCH, PLUGIN = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+DPBENCH, PLUGIN, ODD_PLUGIN = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
 
 APART = "different parameters"
 UPDATED = "update"
@@ -43,15 +44,25 @@ WAYS = {
     "rounded-own-gradients": ("audit", ROUNDED),
     "rounded-updates": ("audit", ROUNDED),
 }
+# Unusual ways to be right: (parameter value of the strategy "odd", workload, world, further flags). Three ranks: a third
+# of a loss is rounded, half of it is not.
+RIGHT = (
+    ("own-optimizer", "mnist-mlp", 2, ()),  # SGD
+    ("own-optimizer", "convnet", 2, ("--batch", "4")),  # Adam
+    ("float64-copy", "mnist-mlp", 2, ()),
+    ("loss-divided-by-the-world", "mnist-mlp", 3, ()),
+    ("each-micro-batch-reduced", "mnist-mlp", 2, ("--accumulate", "3")),
+)
 
 
 class Audit(unittest.TestCase):
-    def measure(self, way, *flags, samples=4, workload="mnist-mlp", steps=60):
+    def measure(self, way, *flags, strategy="cheating", world=2, samples=4, workload="mnist-mlp", steps=60):
         """Runs the strategy in timed blocks of `steps` steps. Returns the exit code and the case of the report."""
         with tempfile.TemporaryDirectory() as out:
-            done = subprocess.run([DPBENCH, "run", "--plugin", PLUGIN, "--strategy", "cheating", "--param", f"how={way}", "--cpus", "2",
-                                   "--workload", workload, "--no-baseline", "--launches", "2", "--samples", str(samples), "--steps", str(steps),
-                                   "--out", out, "-q", "-o", "json", *flags], capture_output=True, text=True, timeout=240)
+            done = subprocess.run([DPBENCH, "run", "--plugin", PLUGIN, "--plugin", ODD_PLUGIN, "--strategy", strategy, "--param",
+                                   f"how={way}", "--cpus", str(world), "--workload", workload, "--no-baseline", "--launches", "2",
+                                   "--samples", str(samples), "--steps", str(steps), "--out", out, "-q", "-o", "json", *flags],
+                                  capture_output=True, text=True, timeout=240)
             self.assertTrue(done.stdout, done.stderr)
             return done.returncode, json.loads(done.stdout)["cases"][0]
 
@@ -104,6 +115,14 @@ class Audit(unittest.TestCase):
         audit = [row for row in case["checks"] if row["name"] == "audit"]
         self.assertEqual((code, case["status"], len(audit)), (0, "ok", 1), case)
         self.assertEqual(audit[0]["status"], "passed")
+
+    def test_right_strategies_of_unusual_construction_pass_their_audits(self):
+        for way, workload, world, flags in RIGHT:
+            with self.subTest(way, workload=workload):
+                # 30 blocks leave time for audits of several steps.
+                code, case = self.measure(way, *flags, strategy="odd", workload=workload, world=world, samples=30, steps=20)
+                audit = [row for row in case["checks"] if row["name"] == "audit"]
+                self.assertEqual((code, case["status"], [row["status"] for row in audit]), (0, "ok", ["passed"]), case)
 
     def duel(self, way, *flags):
         """Compares the strategy with itself over 10 pairs of blocks, 2 in each launch. Returns the case of the report."""
