@@ -74,7 +74,7 @@ class PluginExample(unittest.TestCase):
         self.assertIn("summed over 3", result.stdout)
 
     def test_the_correct_example_strategy_passes_every_applicable_check_on_the_default_workloads(self):
-        result = drawn_seed.check([self.program, "check", "--plugin", self.plugin, "--strategy", "plain-average", "--backend", "shm", "-o", "json"])
+        result = drawn_seed.check([self.program, "check", "--plugin", self.plugin, "--strategy", "plain-average", "-o", "json"])
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         due = {"gradient-meaning", "optimizer-replay", "clip", "accumulation"}
         # Without --long, check runs only two scenarios on probe-wide, because its steps are slow.
