@@ -70,11 +70,9 @@ class Zero1(Ddp):
         elif setup.optimizer_kind == "own":
             raise dpbench.UsageError("py-zero1 does not divide the state of the workload's own optimizer: "
                                      "use py-ddp or py-fsdp2")
-        elif setup.weight_decay:
-            raise dpbench.UsageError("ZeroRedundancyOptimizer is not run with a weight decay for matrices alone")
         else:
-            options = {"optimizer_class": torch.optim.AdamW, "betas": setup.betas, "eps": setup.epsilon, "weight_decay": 0,
-                       "fused": True}
+            trained = setup.decay_groups(trained)
+            options = {"optimizer_class": torch.optim.AdamW, "betas": setup.betas, "eps": setup.epsilon, "fused": True}
         return ZeroRedundancyOptimizer(trained, process_group=setup.group, lr=setup.learning_rate, **options)
 
     def state(self):

@@ -102,11 +102,14 @@ class Setup:
             return hosted_models.own_optimizer(self._workload, trained, self.learning_rate, **options)
         if self.optimizer_kind == "sgd":
             return torch.optim.SGD(trained, lr=self.learning_rate, momentum=self.momentum, **options)
-        decayed = [{"params": [p for p in trained if (p.dim() >= 2) == matrix], "weight_decay": self.weight_decay if matrix else 0}
-                   for matrix in (True, False)]
         options = {"fused": True, **options}
-        return torch.optim.AdamW([group for group in decayed if group["params"]], lr=self.learning_rate, betas=self.betas,
-                                 eps=self.epsilon, **options)
+        return torch.optim.AdamW(self.decay_groups(trained), lr=self.learning_rate, betas=self.betas, eps=self.epsilon, **options)
+
+    def decay_groups(self, parameters):
+        """Returns these parameters as groups for AdamW: those of two or more dimensions decay, the others do not."""
+        groups = [{"params": [p for p in parameters if (p.dim() >= 2) == matrix], "weight_decay": self.weight_decay if matrix else 0}
+                  for matrix in (True, False)]
+        return [group for group in groups if group["params"]]
 
     def schedule(self, optimizer, step):
         """Sets the optimizer's learning rate to the value that the workload's schedule has in this step."""
