@@ -1,5 +1,7 @@
 """PyTorch's own strategies that divide a model between ranks: tensor parallelism (parallelize_module), ring attention
 and pipelines (torch.distributed.pipelining). They run the model of the workload gpt, written as torch.nn modules."""
+from collections import namedtuple
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -202,8 +204,16 @@ class ContextParallel(OneReplica):
         return output
 
 
-SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
-             "interleaved": pipelining.ScheduleInterleaved1F1B, "zbv": pipelining.ScheduleZBVZeroBubble}
+# kind: PyTorch's class. stages: of each rank; "one", "loop" (rank r of n has r, r + n, ..) or "v" (r and 2n - 1 - r).
+# per_rank: a step needs this many micro-batches for each rank. rounds: the micro-batches must form equal rounds.
+Schedule = namedtuple("Schedule", "kind stages per_rank rounds", defaults=(0, False))
+SCHEDULES = {"gpipe": Schedule(pipelining.ScheduleGPipe, "one"),
+             "1f1b": Schedule(pipelining.Schedule1F1B, "one", per_rank=1),
+             "looped-bfs": Schedule(pipelining.ScheduleLoopedBFS, "loop"),
+             "interleaved": Schedule(pipelining.ScheduleInterleaved1F1B, "loop", rounds=True),
+             "interleaved-zb": Schedule(pipelining.ScheduleInterleavedZeroBubble, "loop", rounds=True),
+             "zbv": Schedule(pipelining.ScheduleZBVZeroBubble, "v"),
+             "dualpipev": Schedule(pipelining.ScheduleDualPipeV, "v", per_rank=2)}
 
 
 class Stages(nn.ModuleList):
@@ -215,7 +225,8 @@ class Stages(nn.ModuleList):
 
 @dpbench.strategy("py-pp", cuda=False, collective_evaluation=True, axes=["pp"],
                   params=[("schedule", "1f1b", "PyTorch's schedule", "|".join(SCHEDULES)),
-                          ("stages", "2", "stages of each rank; for interleaved alone", "integer from 1"),
+                          ("stages", "2", "stages of each rank, with looped-bfs, interleaved and interleaved-zb",
+                           "integer from 1"),
                           ("microbatches", "8", "parts into which each micro-batch of a step (--accumulate) is cut; "
                            "fewer if they would be uneven", "integer from 1")])
 class Pipeline(OneReplica):
@@ -223,11 +234,10 @@ class Pipeline(OneReplica):
 
     def __init__(self, setup):
         super().__init__(setup)
-        self.kind, world = setup.params["schedule"], setup.world
+        self.schedule, world = SCHEDULES[setup.params["schedule"]], setup.world
         self.dtype = torch.float32 if setup.dtype == torch.bfloat16 else setup.dtype
         self.shape, weights = gpt_modules.read(setup)
-        several = {"interleaved": self.positive("stages"), "zbv": 2}
-        self.count = count = world * several.get(self.kind, 1)
+        self.count = count = world * {"one": 1, "loop": self.positive("stages"), "v": 2}[self.schedule.stages]
         if count > self.shape.layers:
             raise dpbench.UnsuitableModel(f"py-pp: {count} stages need {count} layers, and the model has "
                                           f"{self.shape.layers}: use --model with layers={count} or more")
@@ -249,19 +259,22 @@ class Pipeline(OneReplica):
         return value
 
     def owner(self, stage):
-        """Returns the rank of a stage. With zbv, the first rank has the first and the last stage."""
-        return min(stage, 2 * self.setup.world - 1 - stage) if self.kind == "zbv" else stage % self.setup.world
+        """Returns the rank of a stage. In a V, the first rank has the first and the last stage."""
+        in_a_v = self.schedule.stages == "v"
+        return min(stage, 2 * self.setup.world - 1 - stage) if in_a_v else stage % self.setup.world
 
     def micro_batches(self, batches, rows):
         """Returns the number of micro-batches of the pipeline for this many batches, each of `rows` samples."""
-        world = self.setup.world
-        allowed = {"1f1b": lambda n: n >= world, "interleaved": lambda n: n < world or n % (n // world) == 0}
+        world, least = self.setup.world, self.schedule.per_rank * self.setup.world
         counts = [batches * parts for parts in range(1, min(rows, self.limit) + 1) if rows % parts == 0]
-        counts = list(filter(allowed.get(self.kind), counts)) if self.kind in allowed else counts
+        counts = [count for count in counts if count >= least and
+                  (not self.schedule.rounds or count < world or count % (count // world) == 0)]
         if not counts:
-            raise dpbench.UsageError(f"py-pp.schedule={self.kind} cannot cut {batches} times {rows} samples into "
-                                     f"micro-batches for {world} ranks: use --batch or --accumulate with a multiple of "
-                                     f"{world}, or --param py-pp.schedule=gpipe")
+            multiple = max(least, world)
+            raise dpbench.UsageError(f"py-pp.schedule={self.setup.params['schedule']} cannot cut {batches} times {rows}"
+                                     f" samples into micro-batches for {world} ranks: use --batch or --accumulate with "
+                                     f"a multiple of {multiple}, and py-pp.microbatches={multiple} or more, or "
+                                     "--param py-pp.schedule=gpipe")
         return counts[-1]
 
     def schedule_of(self, batches, rows):
@@ -275,11 +288,10 @@ class Pipeline(OneReplica):
                                                input_args=words if number == 0 else hidden,
                                                output_args=logits if number == self.count - 1 else hidden)
                       for number, stage in self.stages.items()]
-            for stage in stages:  # the first messages of zbv are from a rank to itself, which gloo cannot send
+            for stage in stages:  # the first messages in a V are from a rank to itself, which gloo cannot send
                 stage._get_init_p2p_neighbors_ops = list
-            several = self.kind in ("interleaved", "zbv")
-            self.schedules[batches, rows] = SCHEDULES[self.kind](
-                stages if several else stages[0], count, loss_fn=self.loss, scale_grads=False)
+            self.schedules[batches, rows] = self.schedule.kind(
+                stages[0] if self.schedule.stages == "one" else stages, count, loss_fn=self.loss, scale_grads=False)
         return self.schedules[batches, rows]
 
     def loss(self, output, target):
