@@ -36,18 +36,20 @@ class Right(unittest.TestCase):
         for strategy, model, cases, params in (("py-tp", gpt2, 1, ()),
                                                ("py-cp", gpt2 + ",seq=8", 1, ()),
                                                ("py-cp", llama, 1, ("--param", "balance=off", "--param", "rotate=alltoall")),
-                                               ("py-pp", llama, 2, ("--param", "py-pp.schedule=1f1b,zbv"))):
+                                               ("py-pp", llama, 4, ("--param", "py-pp.schedule=1f1b,looped-bfs,interleaved-zb,zbv")),
+                                               # This seed draws seven samples. dualpipev needs four micro-batches.
+                                               ("py-pp", llama, 1, ("--param", "py-pp.schedule=dualpipev", "--seed", "6"))):
             with self.subTest(strategy, model=model):
                 code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm", *params)
                 self.assertEqual(len(report["cases"]), cases)
                 self.assert_no_failure(code, report, 30 * cases)
 
-    def test_gpt_passes_its_checks_under_plain_average_and_under_fsdp2_by_layer_or_as_one_unit(self):
-        code, report = checked(EXAMPLE, "plain-average,py-fsdp2", "--workload", "gpt", "--model", "tiny", "--cpus", "2", "--backend", "shm",
+    def test_gpt_passes_its_checks_under_plain_average_zero1_and_fsdp2_by_layer_or_as_one_unit(self):
+        code, report = checked(EXAMPLE, "plain-average,py-zero1,py-fsdp2", "--workload", "gpt", "--model", "tiny", "--cpus", "2", "--backend", "shm",
                                "--param", "py-fsdp2.unit=layer,model")
-        self.assert_no_failure(code, report, 75)
+        self.assert_no_failure(code, report, 100)
         self.assertEqual({(case["strategy"], case["params"].get("unit")) for case in report["cases"]},
-                         {("plain-average", None), ("py-fsdp2", "layer"), ("py-fsdp2", "model")})
+                         {("plain-average", None), ("py-zero1", None), ("py-fsdp2", "layer"), ("py-fsdp2", "model")})
 
     def test_a_strategy_that_sums_in_groups_of_new_group_or_init_device_mesh_passes_its_checks(self):
         code, report = checked(NEW_GROUPS, "in-new-groups,in-a-new-mesh", "--workload", "random-linear", "--cpus", "3", "--backend", "shm,gloo")
@@ -176,6 +178,11 @@ class Refused(unittest.TestCase):
             with self.subTest(seq):
                 said = self.refusals("py-cp", "--workload", "gpt", "--model", f"tiny,seq={seq}", "--param", f"balance={balance}")
                 self.assertRegex(said["py-cp", "gpt"], words)
+
+    def test_a_batch_that_a_pipeline_schedule_cannot_cut_is_refused_with_the_remedy(self):
+        said = self.refusals("py-pp", "--workload", "gpt", "--model", "tiny-llama,layers=4", "--param", "schedule=dualpipev",
+                             "--seed", "9")  # this seed draws two samples
+        self.assertRegex(said["py-pp", "gpt"], r"schedule=dualpipev cannot cut .*--batch .*multiple of 4\b.*microbatches=4\b")
 
     def test_py_ddps_parameter_skip_unused_is_refused_without_its_parameter_find_unused(self):
         code, report, errors = call("check", "--strategy", "py-ddp", "--workload", "random-linear", "--cpus", "2",
