@@ -256,6 +256,7 @@ TEST(DiagnosisOfWrongOutputs, NamesThePositionsOfTokensThatWereMovedOrLost) {
   EXPECT_TRUE(mentions(order({3, 4, 0, 1, 2}), {"wrong order: 3 to 4, 0 to 2"}));
   EXPECT_TRUE(mentions(order({0, 1, 2, 0, 1}), {"missing", "twice: 0 to 2, 0 to 1"}));
   EXPECT_EQ(token_order(due + 0.5, due, 1e-9), "") << "no token is right";
+  EXPECT_EQ(token_order(at::full_like(due, NAN, at::kDouble), due, 1e-9), "") << "NaN is equal to no token";
   EXPECT_EQ(token_order(due.select(1, 0), due.select(1, 1), 1e-9), "") << "outputs without tokens";
 }
 
@@ -263,6 +264,19 @@ TEST_F(ConformanceChecks, NameTheSamplesWhoseOutputsAreWrong) {
   step(1).output = step(1).output.clone();
   step(1).output[0].add_(1);
   EXPECT_TRUE(mentions(row("output-value").likely, {"samples 0 of", "another rank"}));
+}
+
+TEST_F(ConformanceChecks, NameAFreedParameterAsTheLikelyCauseOfNanOutputsIfTheStrategyShardsParameters) {
+  const StrategyInfo sharded{.name = "by-hand", .summary = "", .axes = {"shard"}, .make = {}};
+  const Bench bench{sharded, workload(), bench_.distribution, 0, {}, bench_.devices, {}, 1};
+  step(1).output = at::full_like(step(1).output, NAN);
+  const auto likely = [this](const Bench& of) {
+    Rows rows;
+    judge_outputs(make_trial(of, scenario_, {}, ranks_), rows);
+    return rows.find("output-value")->likely;
+  };
+  EXPECT_TRUE(mentions(likely(bench), {"output is NaN", "after it was freed", "before it was gathered"}));
+  EXPECT_FALSE(mentions(likely(bench_), {"freed"})) << "a strategy that frees no parameters";
 }
 
 TEST_F(ConformanceChecks, FailForARelativeErrorOfOneInABillion) {

@@ -47,6 +47,8 @@ bool shards_parameters(const Bench& bench) {
 }
 
 std::string output_mistake(const Trial& trial, const at::Tensor& found, const at::Tensor& expected, double bound) {
+  if (shards_parameters(trial.bench) && found.isnan().logical_and(expected.isnan().logical_not()).any().item<bool>())
+    return "the output is NaN, as if a parameter were used after it was freed or before it was gathered";
   const auto sorted = [](const at::Tensor& tensor) { return std::get<0>(tensor.to(at::kDouble).flatten().sort()); };
   if (relative_error(sorted(found), sorted(expected), 0) <= bound) return "samples in the wrong order";
   if (bound > exact_bound && relative_error(found, expected, 0) <= unit_roundoff(at::kBFloat16))

@@ -84,6 +84,7 @@ std::string token_order(const at::Tensor& found, const at::Tensor& expected, dou
   // outputs with more tokens are not searched, because comparing each token with all others takes quadratic time
   constexpr int64_t most_tokens = 512;
   if (expected.dim() != 3 || expected.size(1) > most_tokens || found.sizes() != expected.sizes()) return "";
+  if (!found.isfinite().all().item<bool>()) return "";  // at::cdist ignores NaN
   const auto by_token = [](const at::Tensor& x) { return x.to(at::kDouble).transpose(0, 1).flatten(1).contiguous(); };
   const at::Tensor due = by_token(expected);
   const at::Tensor distances = at::cdist(by_token(found), due, std::numeric_limits<double>::infinity());

@@ -17,7 +17,8 @@ std::string output_pattern(const at::Tensor& found, const at::Tensor& expected, 
                            const MeshShape& mesh, double tolerance);
 
 // Returns the order of the tokens, e.g. "tokens in the wrong order: 4 to 10, 0 to 3", if each token has the output
-// expected for another token. Outputs have the dimensions samples, tokens, and more. Returns an empty string otherwise.
+// expected for another token. Outputs have the dimensions samples, tokens, and more. Returns an empty string otherwise,
+// and for outputs that are not finite.
 std::string token_order(const at::Tensor& found, const at::Tensor& expected, double tolerance);
 
 }  // namespace dpbench
