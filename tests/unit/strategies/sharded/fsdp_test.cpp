@@ -312,6 +312,18 @@ TEST(Fsdp, TheModelsOwnParametersHoldNoMemoryAfterAStep) {
   }));
 }
 
+TEST(Fsdp, WithPoisonFillsTheMemoryOfTheModelsOwnParametersWithNanAfterAStep) {
+  const auto workload = gpt();
+  expect_no_errors(on_ranks(2, [&](Rank& me) {
+    std::shared_ptr<Model> model;
+    const Watched watched(*workload, model);
+    const auto strategy = made("fsdp", me, watched, {{"poison", "on"}}, at::kFloat);
+    one_step(*strategy, watched, me.rank, 0);
+    for (const auto& item : model->named_parameters())
+      check(item.value().isnan().all().item<bool>(), item.key() + " still has values after a step");
+  }));
+}
+
 // Counts the all-gathers of a rank, and those with an output that holds only NaN when they begin.
 class OutputWatch : public ForwardingBackend {
  public:
