@@ -171,6 +171,10 @@ class Faults(FaultyRuns):
         case = self.failed("kill", r"rank 1 [^;]*signal 9[^;]*step 7", strategy="faulty-fsdp", flags=("--scale", "3", "--param", "in=allgather"))
         self.assertRegex(case["reason"], r"rank 0 .*#\d+ allgather")
 
+    def test_a_rank_of_fsdp_that_stops_in_the_gather_of_a_unit_is_named_after_the_timeout(self):
+        self.over_both("stop", r"rank 1 [^;]*stopped[^;]*step 7", strategy="faulty-fsdp",
+                       flags=("--scale", "3", "--param", "in=allgather", "--param", "after=1"), silent=TIMEOUT)
+
     def test_two_ranks_of_fsdp_with_different_units_are_reported_with_the_call_of_each(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
