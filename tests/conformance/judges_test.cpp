@@ -176,6 +176,26 @@ TEST_F(ConformanceChecks, NameASumOverRanksInsteadOfAMeanAsTheLikelyCause) {
   EXPECT_TRUE(mentions_in_order(row("gradient-meaning").likely, {"summed", "3 ranks"}));
 }
 
+// The norm of a rank's part of the gradient is below the limit on some ranks, which then do not clip.
+TEST_F(ConformanceChecks, NameTheAxisOverWhichGradientsWereSummedAfterTheirNormWasTaken) {
+  const ExpectedStep expected = make_trial(bench_, scenario_, {}, ranks_).expected[0];
+  const double limit = 0.3 * norm(expected.gradient);  // at least one of the three parts has a larger norm
+  for (size_t rank = 0; rank < 3; ++rank) {
+    std::vector<double> shares(3, 0);
+    shares[rank] = expected.shares[rank];
+    const double factor = std::min(1.0, limit / (norm(combine(expected.shards, shares)) + 1e-6));
+    for (auto& [name, gradient] : step(static_cast<int>(rank)).gradients) gradient.mul_(factor);
+  }
+  Rows rows;
+  judge_gradients(make_trial(bench_, scenario_, limit, ranks_), rows);
+  EXPECT_TRUE(mentions(rows.find("gradient-meaning")->likely, {"norm", "before the sum over the axis dp"}));
+  for (int rank = 0; rank < 3; ++rank)
+    for (size_t p = 0; p < expected.gradient.size(); ++p) step(rank).gradients[p].second = expected.gradient[p];
+  rows = {};
+  judge_gradients(make_trial(bench_, scenario_, limit, ranks_), rows);
+  EXPECT_TRUE(mentions(rows.find("gradient-meaning")->likely, {"not clipped"}));
+}
+
 // Rounding to float16, rounding to bfloat16 and other mistakes can give equally large errors. Only the gradient's
 // values show whether one of the two dtypes caused the error.
 TEST_F(ConformanceChecks, NameRoundingToFloat16OrBfloat16AsTheLikelyCauseOfWrongGradients) {

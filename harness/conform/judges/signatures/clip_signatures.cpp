@@ -80,6 +80,32 @@ size_t occurrences(const Model& model, const std::vector<std::string>& names) {
   return std::max(names.size(), static_cast<size_t>(blocks));
 }
 
+// Returns the axis over which gradients were summed only after the norm for clipping had been taken: each rank clipped
+// by the norm of the sum over the other axes. Returns an empty string if no axis explains the gradients of all ranks,
+// or if no rank clipped.
+std::string axis_summed_after_the_norm(const WrongGradient& c) {
+  const Distribution& distribution = c.trial.bench.distribution;
+  const MeshShape mesh = distribution.mesh_of_ranks();
+  for (const AxisSize& axis : mesh) {
+    if (axis.size == 1 || !axis_has(&KnownAxis::data, axis.name)) continue;
+    bool some_clipped = false;
+    const auto explains = [&](const Evidence& evidence) {
+      const int place = place_on(mesh, axis.name, evidence.rank);
+      const auto is_here = [&](const Shard& shard) {
+        return place_on(mesh, axis.name, distribution.rank_of(shard.replica)) == place;
+      };
+      const double factor = std::min(1.0, *c.trial.clip_norm / (norm(c.only(is_here, 1)) + 1e-6));
+      some_clipped = some_clipped || factor < 1;
+      return std::ranges::all_of(c.wrong, [&](size_t p) {
+        const at::Tensor found = c.trial.reported(c.step, p, evidence.rank);
+        return relative_error(found, c.expected.gradient[p] * factor, 1e-300) <= c.tolerance;
+      });
+    };
+    if (std::ranges::all_of(c.trial.ranks, explains) && some_clipped) return axis.name;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<Gradients> of_each_rank(const WrongGradient& c) {
@@ -120,6 +146,8 @@ std::vector<Signature> clip_signatures(const WrongGradient& c) {
 }
 
 std::string wrong_norm(const WrongGradient& c, double used) {
+  if (const std::string axis = axis_summed_after_the_norm(c); !axis.empty())
+    return "clipped by a norm that was taken before the sum over the axis " + axis;
   const auto& due = c.expected.gradient;
   const double world = c.trial.world(), squares = std::pow(norm(due), 2);
   double largest = 0;
