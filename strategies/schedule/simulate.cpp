@@ -1,6 +1,8 @@
 #include "strategies/schedule/simulate.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -10,18 +12,35 @@ namespace {
 // The times at which the inputs of computations have arrived on their rank, for each stage and micro-batch.
 using Arrivals = std::vector<std::vector<std::optional<double>>>;
 
+// The kinds of computations, each at the index that is its value.
+constexpr std::array computations{Kind::forward, Kind::full_backward, Kind::input_gradient, Kind::weight_gradient};
+
+// A transfer from a stage to the next stage or to the one before. idle_from: when the link between the two ranks is
+// idle again.
+struct Hop {
+  int from = 0, to = 0;  // ranks
+  int stage = 0;         // the receiving stage
+  double time = 0, latency = 0;
+  double* idle_from = nullptr;
+};
+
 class Replay {
  public:
-  Replay(const Schedule& schedule, const Costs& costs)
-      : schedule_(schedule), costs_(costs), explicit_(has_transfers(schedule)) {
+  // records: true if the result lists all computations and transfers.
+  Replay(const Schedule& schedule, const Costs& costs, bool records)
+      : schedule_(schedule), costs_(costs), explicit_(has_transfers(schedule)), records_(records) {
     const std::vector<std::optional<double>> unknown(schedule.microbatches);
     activations_.assign(schedule.stages(), unknown);
     gradients_ = activations_;
     position_.assign(schedule.world(), 0);
     clock_.assign(schedule.world(), 0);
     result_.ranks.resize(schedule.world());
-    for (int stage = 0; stage < schedule.stages(); ++stage)
+    for (RankTimes& times : result_.ranks) times.first = std::numeric_limits<double>::infinity();
+    for (int stage = 0; stage < schedule.stages(); ++stage) {
       if (schedule.is_first(stage)) std::ranges::fill(activations_[stage], 0.0);
+      for (const Kind kind : computations) stage_times_.push_back(time_of_stage(stage, kind));
+      for (const Kind kind : {Kind::send_activation, Kind::send_gradient}) hops_.push_back(hop_of(stage, kind));
+    }
   }
 
   Simulation run() {
@@ -58,23 +77,40 @@ class Replay {
       const std::optional<double> ready = input(action);
       if (!ready) return false;
       start = std::max(start, *ready);
-      time += time_of_stage(action);
+      time += stage_times_[computations.size() * static_cast<size_t>(action.stage) + static_cast<size_t>(action.kind)];
     }
     if (unit.size() > 1 && costs_.overlapped >= 0) time = costs_.overlapped;
     clock_[rank] = start + time;
-    result_.ranks[rank].busy += time;
+    RankTimes& times = result_.ranks[rank];
+    times.busy += time;
+    times.first = std::min(times.first, start), times.last = clock_[rank];
     for (const Action& action : unit) {
-      result_.ranks[rank].computations.push_back({action, start, clock_[rank]});
+      if (records_) times.computations.push_back({action, start, clock_[rank]});
       pass_on(action, clock_[rank]);
     }
     return true;
   }
 
-  double time_of_stage(const Action& action) const {
-    const auto own = costs_.stage_times.find({action.stage, action.kind});
+  double time_of_stage(int stage, Kind kind) const {
+    const auto own = costs_.stage_times.find({stage, kind});
     if (own != costs_.stage_times.end()) return own->second;
-    const double time = time_of(costs_, action.kind);
-    return costs_.stage_factors.empty() ? time : time * costs_.stage_factors.at(static_cast<size_t>(action.stage));
+    const double time = time_of(costs_, kind);
+    return costs_.stage_factors.empty() ? time : time * costs_.stage_factors.at(static_cast<size_t>(stage));
+  }
+
+  Hop hop_of(int stage, Kind send) {
+    const bool sends = send == Kind::send_activation ? !schedule_.is_last(stage) : !schedule_.is_first(stage);
+    if (!sends) return {};
+    const Channel channel = channel_of({.kind = send, .stage = stage});
+    const std::pair<int, int> ends = {schedule_.rank_of[channel.from], schedule_.rank_of[channel.to]};
+    const auto special = costs_.links.find(ends);
+    const Link& link = special == costs_.links.end() ? costs_.link : special->second;
+    return {.from = ends.first,
+            .to = ends.second,
+            .stage = channel.to,
+            .time = link.bytes_per_time > 0 ? costs_.bytes / link.bytes_per_time : 0,
+            .latency = link.latency,
+            .idle_from = &link_free_[ends]};
   }
 
   std::optional<double> input(const Action& action) const {
@@ -101,32 +137,29 @@ class Replay {
   }
 
   void transfer(const Action& send, double posted) {
-    const Channel channel = channel_of(send);
-    const std::pair<int, int> ends = {schedule_.rank_of[channel.from], schedule_.rank_of[channel.to]};
-    const auto special = costs_.links.find(ends);
-    const Link& link = special == costs_.links.end() ? costs_.link : special->second;
-    const double time = link.bytes_per_time > 0 ? costs_.bytes / link.bytes_per_time : 0;
-    double& idle_from = link_free_[ends];
-    idle_from = std::max(posted, idle_from) + time;
-    Arrivals& arrivals = send.kind == Kind::send_activation ? activations_ : gradients_;
-    const double arrival = idle_from + link.latency;
-    arrivals[channel.to][send.microbatch] = arrival;
-    result_.ranks[ends.first].transfers.push_back({send, posted, arrival});
-    result_.ranks[ends.second].transfers.push_back({counterpart(send), posted, arrival});
+    const bool forward = send.kind == Kind::send_activation;
+    const Hop& hop = hops_[2 * static_cast<size_t>(send.stage) + (forward ? 0 : 1)];
+    *hop.idle_from = std::max(posted, *hop.idle_from) + hop.time;
+    const double arrival = *hop.idle_from + hop.latency;
+    (forward ? activations_ : gradients_)[hop.stage][send.microbatch] = arrival;
+    if (!records_) return;
+    result_.ranks[hop.from].transfers.push_back({send, posted, arrival});
+    result_.ranks[hop.to].transfers.push_back({counterpart(send), posted, arrival});
   }
 
   void finish(int rank) {
     RankTimes& times = result_.ranks[rank];
-    times.live = live_activations(schedule_.ranks[rank]);
-    if (times.computations.empty()) return;
-    times.first = times.computations.front().start;
-    times.last = times.computations.back().end;
+    if (times.first > times.last) times.first = 0;  // a rank without computations
+    if (records_) times.live = live_activations(schedule_.ranks[rank]);
     result_.makespan = std::max(result_.makespan, times.last);
   }
 
   const Schedule& schedule_;
   const Costs& costs_;
   bool explicit_;  // true if the schedule has its own send and receive actions
+  bool records_;
+  std::vector<double> stage_times_;  // by stage and kind of computation
+  std::vector<Hop> hops_;            // by stage: of its activation, then of its gradient
   Arrivals activations_, gradients_;
   std::vector<size_t> position_;
   std::vector<double> clock_;
@@ -160,6 +193,8 @@ int live_activations(const std::vector<Action>& list) {
   return most;
 }
 
-Simulation simulate(const Schedule& schedule, const Costs& costs) { return Replay(schedule, costs).run(); }
+Simulation simulate(const Schedule& schedule, const Costs& costs) { return Replay(schedule, costs, true).run(); }
+
+Simulation simulate_spans(const Schedule& schedule, const Costs& costs) { return Replay(schedule, costs, false).run(); }
 
 }  // namespace dpbench::pipeline

@@ -2,6 +2,7 @@
 and bad input is refused in one line."""
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,9 +23,12 @@ class PlanCommand(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def plan(self, *words, code=0, columns=""):
+    def plan(self, *words, code=0, columns="", cpu_seconds=None):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+
         done = subprocess.run([PROGRAM, "plan", *words], cwd=self.folder, text=True, capture_output=True,
-                              check=False, env={**os.environ, "COLUMNS": columns})
+                              check=False, env={**os.environ, "COLUMNS": columns}, preexec_fn=limit if cpu_seconds else None)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
@@ -58,6 +62,11 @@ class PlanCommand(unittest.TestCase):
         self.assertIn(" ".join(whole.partition("Predicted,")[2].split()), " ".join(folded.split()))
         markdown = self.plan(*USUAL, "-o", "markdown", columns="80").stdout
         self.assertNotIn("\n  ", markdown.partition("\n- ")[2], "Markdown stays whole")
+
+    def test_plan_of_4096_gpus_takes_seconds(self):
+        words = ["4096" if word == "64" else word for word in USUAL]
+        text = self.plan(*words, "--memory", "80GB", cpu_seconds=30).stdout
+        self.assertIn("on 4096 GPUs", text)
 
     def test_the_parts_of_the_step_time_and_memory_that_plan_predicts_add_up(self):
         for entry in self.document(*USUAL)["layouts"]:

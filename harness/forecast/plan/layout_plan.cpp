@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
 
 #include "harness/forecast/output.h"
 #include "harness/forecast/plan/words.h"
@@ -65,6 +67,23 @@ bool is_asked(const PlanRequest& asked, const Layout& layout) {
          (asked.strategies.empty() || std::ranges::count(asked.strategies, layout.strategy) > 0);
 }
 
+// Predicts the step times of the layouts of one mesh and strategy. If only their Pareto front is asked for, removes
+// layouts that are certain to be slower than another one that needs no more memory.
+std::vector<Prediction> timed(std::vector<Prediction> all, const PlanRequest& asked, bool front_only) {
+  std::vector<Prediction*> by_memory;
+  for (Prediction& one : all) by_memory.push_back(&one);
+  std::ranges::stable_sort(by_memory, {}, [](const Prediction* one) { return one->memory.total(); });
+  double most_s = std::numeric_limits<double>::infinity();
+  for (Prediction* one : by_memory) {
+    const std::optional<Time> time =
+        time_within(asked.shape, precision_of(asked.dtype), one->layout, asked.machine, most_s);
+    one->time = time.value_or(Time{});
+    if (time && front_only) most_s = std::min(most_s, time->step_s());
+  }
+  std::erase_if(all, [](const Prediction& one) { return one.time.step_s() == 0; });
+  return front_only ? front_of(std::move(all)) : all;
+}
+
 }  // namespace
 
 LayoutPlan plan_layouts(const PlanRequest& asked) {
@@ -87,12 +106,10 @@ LayoutPlan plan_layouts(const PlanRequest& asked) {
       if (!is_new && one.memory.total() < known->second.memory.total()) known->second = one;
       return;
     }
-    one.time = time_of(space.shape, space.precision, layout, asked.machine);
     fitting[family_of(layout)].push_back(std::move(one));
   });
   for (auto& [family, all] : fitting)
-    for (Prediction& one : asked.meshes.empty() ? front_of(std::move(all)) : std::move(all))
-      plan.fitting.push_back(std::move(one));
+    for (Prediction& one : timed(std::move(all), asked, asked.meshes.empty())) plan.fitting.push_back(std::move(one));
   for (auto& [family, one] : smallest) {
     if (fitting.contains(family)) continue;
     one.time = time_of(space.shape, space.precision, one.layout, asked.machine);

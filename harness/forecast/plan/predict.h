@@ -1,6 +1,7 @@
 // Predicts the memory of a rank and the time of a step under a layout.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "harness/forecast/network.h"
@@ -47,6 +48,10 @@ struct Prediction {
 
 Memory memory_of(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout);
 Time time_of(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const Machine& machine);
+// Does the same, but may return nullopt if the step takes longer than most_s. A pipeline that is certain to take longer
+// is not simulated.
+std::optional<Time> time_within(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout,
+                                const Machine& machine, double most_s);
 
 // The model blocks of one pipeline stage.
 struct StageBlocks {
@@ -56,7 +61,7 @@ struct StageBlocks {
 // Returns the model blocks of all pipeline stages; without the axis pp, one stage holds the whole model.
 std::vector<StageBlocks> stages_of(const gpt::Shape& shape, const Layout& layout);
 
-// Returns the schedule of a layout with the axis pp.
-pipeline::Schedule schedule_of(const Layout& layout);
+// Returns the schedule of a layout with the axis pp, for this number of micro-batches.
+pipeline::Schedule schedule_of(const Layout& layout, int64_t micro_batches);
 
 }  // namespace dpbench::forecast

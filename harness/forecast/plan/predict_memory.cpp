@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "harness/forecast/plan/predict.h"
@@ -14,13 +16,31 @@ struct RankBlocks {
   int live = 1;
 };
 
+// The parts of a schedule that its memory depends on. live: for each rank, the highest number of live activations.
+struct Held {
+  std::vector<int> rank_of, live;
+};
+
+// Returns the same as from a new schedule. Layouts of many meshes share a schedule, which is made once.
+const Held& held_by(const Layout& layout) {
+  thread_local std::map<std::tuple<const pipeline::Family*, int, int, int64_t>, Held> known;
+  const auto [found, is_new] =
+      known.try_emplace({layout.schedule, layout.size("pp"), layout.stages, layout.micro_batches});
+  if (is_new) {
+    const pipeline::Schedule schedule = schedule_of(layout, layout.micro_batches);
+    found->second.rank_of = schedule.rank_of;
+    for (const auto& list : schedule.ranks) found->second.live.push_back(pipeline::live_activations(list));
+  }
+  return found->second;
+}
+
 std::vector<RankBlocks> ranks_of_pipeline(const gpt::Shape& shape, const Layout& layout) {
-  const std::vector<StageBlocks> stages = stages_of(shape, layout);
   if (!layout.schedule) return {{.stage = {.layers = shape.layers}}};
-  const pipeline::Schedule schedule = schedule_of(layout);
-  std::vector<RankBlocks> ranks(schedule.ranks.size());
+  const std::vector<StageBlocks> stages = stages_of(shape, layout);
+  const Held& held = held_by(layout);
+  std::vector<RankBlocks> ranks(held.live.size());
   for (size_t i = 0; i < stages.size(); ++i) {
-    RankBlocks& rank = ranks[static_cast<size_t>(schedule.rank_of[i])];
+    RankBlocks& rank = ranks[static_cast<size_t>(held.rank_of[i])];
     rank.stage.layers += stages[i].layers;
     rank.stage.embed |= stages[i].embed;
     rank.stage.head |= stages[i].head;
@@ -28,7 +48,7 @@ std::vector<RankBlocks> ranks_of_pipeline(const gpt::Shape& shape, const Layout&
   // live_activations() counts a micro-batch once for each pipeline stage of the rank; dividing by the number of stages
   // gives the number of micro-batches.
   for (size_t i = 0; i < ranks.size(); ++i)
-    ranks[i].live = std::max(1, (pipeline::live_activations(schedule.ranks[i]) + layout.stages - 1) / layout.stages);
+    ranks[i].live = std::max(1, (held.live[i] + layout.stages - 1) / layout.stages);
   return ranks;
 }
 

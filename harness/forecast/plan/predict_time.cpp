@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "harness/forecast/lanes.h"
@@ -47,14 +49,18 @@ class BlockTimes {
         machine_(machine),
         links_(links),
         sharing_(sharing),
-        layer_flop_(work(gpt::Part::layer).forward.flop) {}
+        layer_flop_(work(gpt::Part::layer).forward.flop),
+        embed_(unit_of(gpt::Part::embed)),
+        layer_(unit_of(gpt::Part::layer)),
+        norm_(unit_of(gpt::Part::norm)),
+        head_(unit_of(gpt::Part::head)) {}
 
   std::vector<Unit> units_of(const StageBlocks& blocks) const {
     std::vector<Unit> units;
-    if (blocks.embed) units.push_back(unit_of(gpt::Part::embed));
-    units.insert(units.end(), static_cast<size_t>(blocks.layers), unit_of(gpt::Part::layer));
-    if (blocks.norm) units.push_back(unit_of(gpt::Part::norm));
-    if (blocks.head) units.push_back(unit_of(gpt::Part::head));
+    if (blocks.embed) units.push_back(embed_);
+    units.insert(units.end(), static_cast<size_t>(blocks.layers), layer_);
+    if (blocks.norm) units.push_back(norm_);
+    if (blocks.head) units.push_back(head_);
     return units;
   }
 
@@ -181,6 +187,7 @@ class BlockTimes {
   const Links& links_;
   double sharing_;  // factor by which computing slows down because ranks share cores; 1: ranks share none
   double layer_flop_;
+  Unit embed_, layer_, norm_, head_;
 };
 
 class Timing {
@@ -197,12 +204,13 @@ class Timing {
                .shards = group_link(layout.size("shard") > 1 ? "shard" : "dp")},
         blocks_(shape, precision, layout, machine, links_, sharing_) {}
 
-  Time step() {
+  std::optional<Time> step(double most_s) {
     std::vector<Stage> stages;
     for (const StageBlocks& blocks : stages_of(shape_, layout_)) stages.push_back(stage_of(blocks));
-    Time time = layout_.schedule ? pipelined(stages) : alone(stages.front());
-    add_after_passes(time);
-    return time;
+    if (!layout_.schedule) return with_end(alone(stages.front()));
+    if (most_s < std::numeric_limits<double>::infinity() && least_s(stages) > most_s) return std::nullopt;
+    const pipeline::Schedule schedule = schedule_of(layout_, layout_.micro_batches);
+    return with_end(pipelined(stages, schedule, simulate_spans(schedule, costs_of(stages, schedule)).makespan));
   }
 
  private:
@@ -287,10 +295,25 @@ class Timing {
     return costs;
   }
 
-  // Returns the times of the parts of a pipelined step, for the rank that is busy longest.
-  Time pipelined(const std::vector<Stage>& stages) {
-    const pipeline::Schedule schedule = schedule_of(layout_);
-    const double alone_s = simulate(schedule, costs_of(stages, schedule)).makespan;
+  // Returns a lower bound of the time of a pipelined step, from the simulation of a single micro-batch: each rank
+  // computes for all micro-batches, after the forward pass of the first one through the stages before the rank's first
+  // stage, and before the backward pass of the last one through the same stages. Returns 0 if the schedule splits
+  // backward passes, because a rank may then end with weight gradients.
+  double least_s(const std::vector<Stage>& stages) {
+    constexpr double rounding = 1e-9;
+    const pipeline::Schedule schedule = schedule_of(layout_, 1);
+    if (splits_backward(schedule)) return 0;
+    const pipeline::Simulation single = simulate_spans(schedule, costs_of(stages, schedule));
+    double makespan = 0;
+    for (const pipeline::RankTimes& rank : single.ranks)
+      makespan = std::max(makespan, rank.first + static_cast<double>(layout_.micro_batches) * rank.busy +
+                                        single.makespan - rank.last);
+    return with_end(pipelined(stages, schedule, makespan)).step_s() * (1 - rounding);
+  }
+
+  // Returns the times of the parts of a pipelined step, for the rank that is busy longest. alone_s: time of the passes
+  // as if each rank had its own cores.
+  Time pipelined(const std::vector<Stage>& stages, const pipeline::Schedule& schedule, double alone_s) {
     const auto micros = static_cast<double>(layout_.micro_batches);
     std::vector<Spent> by_rank(schedule.ranks.size());
     std::vector<double> parameters(schedule.ranks.size()), last(schedule.ranks.size());
@@ -329,9 +352,9 @@ class Timing {
     return Terms{1, bytes}.seconds(links_.pipe.between(first, last));
   }
 
-  // Adds the time between the last backward pass and the end of a step: the collectives that do not run during the
-  // passes, and the optimizer.
-  void add_after_passes(Time& time) const {
+  // Returns the times with those between the last backward pass and the end of a step: the collectives that do not run
+  // during the passes, and the optimizer.
+  Time with_end(Time time) const {
     const double whole = parameters_ * blocks_.stored_bytes(), bytes = blocks_.reduced(whole);
     const int shards = layout_.shards();
     if (layout_.sharding == Sharding::state)
@@ -342,6 +365,7 @@ class Timing {
       time.data_s += links_.replicas.seconds("allreduce", bytes);
     time.context_s += links_.context.seconds("allreduce", bytes / shards);
     time.optimizer_s += sharing_ * machine_.speed.update_s * parameters_ / shards;
+    return time;
   }
 
   GroupLink group_link(const char* axis) const { return {layout_.mesh, axis, machine_.network, sharing_}; }
@@ -373,14 +397,19 @@ std::vector<StageBlocks> stages_of(const gpt::Shape& shape, const Layout& layout
   return stages;
 }
 
-pipeline::Schedule schedule_of(const Layout& layout) {
+pipeline::Schedule schedule_of(const Layout& layout, int64_t micro_batches) {
   return pipeline::make_schedule(
       *layout.schedule,
-      {.ranks = layout.size("pp"), .chunks = layout.stages, .microbatches = static_cast<int>(layout.micro_batches)});
+      {.ranks = layout.size("pp"), .chunks = layout.stages, .microbatches = static_cast<int>(micro_batches)});
 }
 
 Time time_of(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout, const Machine& machine) {
-  return Timing(shape, precision, layout, machine).step();
+  return *time_within(shape, precision, layout, machine, std::numeric_limits<double>::infinity());
+}
+
+std::optional<Time> time_within(const gpt::Shape& shape, gpt::Precision precision, const Layout& layout,
+                                const Machine& machine, double most_s) {
+  return Timing(shape, precision, layout, machine).step(most_s);
 }
 
 }  // namespace dpbench::forecast

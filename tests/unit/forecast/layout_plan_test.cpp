@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "harness/forecast/lanes.h"
@@ -406,6 +407,46 @@ TEST(LayoutPlan, NoLayoutOfTheParetoFrontIsBeatenInTimeAndMemory) {
     for (const Prediction& other : plan.fitting)
       EXPECT_FALSE(other.time.step_s() < one.time.step_s() && other.memory.total() < one.memory.total())
           << text_of(other.layout) << " beats " << text_of(one.layout);
+}
+
+// plan_layouts() does not simulate a pipeline that another layout certainly beats. Here all layouts are simulated.
+TEST(LayoutPlan, KeepsOfEachMeshAndStrategyTheLayoutsThatNoOtherOneBeatsInTimeAndMemory) {
+  PlanRequest asked = request_for(16);
+  asked.batch = 64;
+  const Space space{.shape = small, .devices = 16, .gpus = true, .batch = 64};
+  std::map<std::string, std::vector<Prediction>> all;
+  each_layout(space, [&](const Layout& layout) {
+    all[layout.strategy + text_of(layout.mesh)].push_back(
+        {layout, memory_of(small, gpt::Precision::float32, layout), timed(layout, asked.machine)});
+  });
+  std::set<std::string> expected, found;
+  for (auto& [family, layouts] : all) {
+    std::ranges::stable_sort(layouts, {}, [](const Prediction& one) { return one.time.step_s(); });
+    double least = 1e300;
+    for (const Prediction& one : layouts)
+      if (one.memory.total() < least) least = one.memory.total(), expected.insert(text_of(one.layout));
+  }
+  for (const Prediction& one : plan_layouts(asked).fitting) {
+    found.insert(text_of(one.layout));
+    EXPECT_EQ(one.time.step_s(), timed(one.layout, asked.machine).step_s()) << text_of(one.layout);
+  }
+  EXPECT_EQ(found, expected);
+}
+
+TEST(PredictedTime, IsLeftOutOnlyOfAPipelineThatTakesLongerThanAskedFor) {
+  const Machine machine = request_for(4).machine;
+  for (const int stages : {1, 2}) {
+    Layout layout = layout_on({{"dp", 2}, {"pp", 2}}, 4);
+    layout.schedule = pipeline::find_family(stages > 1 ? "interleaved" : "1f1b"), layout.stages = stages;
+    layout.stage_sizes = spread_blocks(small, layout);
+    const double step_s = timed(layout, machine).step_s();
+    const auto within = [&](double most_s) {
+      return time_within(small, gpt::Precision::float32, layout, machine, most_s);
+    };
+    ASSERT_TRUE(within(step_s));
+    EXPECT_EQ(within(step_s)->step_s(), step_s);
+    EXPECT_FALSE(within(0.5 * step_s));
+  }
 }
 
 TEST(LayoutPlan, LeavesOutLayoutsAboveTheMemoryLimit) {

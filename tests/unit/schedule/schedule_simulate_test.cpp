@@ -56,6 +56,26 @@ TEST_P(BubbleFormula, HoldsWithTransfersThatTakeNoTime) {
       8, 17);
 }
 
+// simulate_spans() lists no computations, but finds the same times.
+TEST_P(BubbleFormula, HoldsInASimulationThatListsNoComputations) {
+  const Costs costs{.forward = 2, .input_gradient = 3, .weight_gradient = 1, .bytes = 1, .link = {0.5, 4}};
+  for_each_size(
+      GetParam(),
+      [&](const Request& request) {
+        const Schedule schedule = make_schedule(GetParam(), request);
+        const Simulation listed = simulate(schedule, costs), spans = simulate_spans(schedule, costs);
+        ASSERT_EQ(spans.makespan, listed.makespan) << text_of(request);
+        for (int rank = 0; rank < schedule.world(); ++rank) {
+          const RankTimes &one = spans.ranks[rank], &other = listed.ranks[rank];
+          ASSERT_TRUE(one.computations.empty() && one.transfers.empty());
+          ASSERT_EQ(one.busy, other.busy) << text_of(request);
+          ASSERT_EQ(one.first, other.computations.front().start) << text_of(request);
+          ASSERT_EQ(one.last, other.computations.back().end) << text_of(request);
+        }
+      },
+      8, 17);
+}
+
 INSTANTIATE_TEST_SUITE_P(Schedules, BubbleFormula, testing::ValuesIn(families()), [](const auto& given) {
   std::string name = given.param.name;
   std::erase(name, '-');
