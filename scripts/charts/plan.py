@@ -45,6 +45,9 @@ def plan(path):
     chart.caption = f"Predicted, nothing measured; speed of a device fitted to {read['speed']['fitted_to']}."
     if limit:
         chart.caption += f" The line is the memory of a device, {limit / 1e9:g} GB; light points do not fit."
+    if len(shown) < read["examined"]:
+        chart.caption += f" {len(shown)} of {read['examined']} layouts are drawn; the others do not fit, or one of the same mesh and strategy"
+        chart.caption += " beats them in time and memory."
     if best:
         chart.caption += " 1 is the fastest."
     yield chart

@@ -32,6 +32,9 @@ class PlanCommand(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
+    def words(self, *words, code=0):
+        return " ".join(self.plan(*words, code=code).stdout.split())
+
     def document(self, *words, code=0):
         return reports.expect_valid(self.plan(*words, "-o", "json", code=code).stdout)
 
@@ -62,6 +65,20 @@ class PlanCommand(unittest.TestCase):
         self.assertIn(" ".join(whole.partition("Predicted,")[2].split()), " ".join(folded.split()))
         markdown = self.plan(*USUAL, "-o", "markdown", columns="80").stdout
         self.assertNotIn("\n  ", markdown.partition("\n- ")[2], "Markdown stays whole")
+
+    def test_plan_says_how_many_of_the_examined_layouts_it_shows(self):
+        document = self.document(*USUAL, "--memory", "20GB")
+        shown, examined = len(document["layouts"]), document["examined"]
+        self.assertLess(shown, examined)
+        for form in ("table", "markdown"):
+            text = self.words(*USUAL, "--memory", "20GB", "-o", form)
+            self.assertIn(f"{shown} of {examined} layouts are shown: those that no other layout with the same mesh and strategy beats", text)
+            self.assertIn("and the smallest of each mesh and strategy of which none fits", text)
+        self.assertIn(f"{shown} of {examined} layouts", self.plan(*USUAL, "--memory", "20GB", "-o", "svg").stdout)
+        self.assertRegex(self.words(*USUAL, "--memory", "10GB"), r"\d of \d+ layouts, without \d+ above 4 times the memory")
+        mesh = self.words(*USUAL, "--memory", "20GB", "--mesh", "dp=64")
+        self.assertIn("layouts are shown: all that fit", mesh)
+        self.assertNotIn("layouts are shown", self.words(*USUAL, "--mesh", "dp=64"))
 
     def test_plan_of_4096_gpus_takes_seconds(self):
         words = ["4096" if word == "64" else word for word in USUAL]

@@ -36,13 +36,17 @@ struct Point {
 struct Map {
   std::vector<Point> points;
   Scale memory, time;
+  size_t hidden = 0;  // number of layouts beyond hidden_beyond times the limit
 };
 
 Map map_of(const LayoutPlan& plan) {
   Map map;
   const double limit = plan.asked.memory_bytes;
   const auto add = [&](const Prediction& one, bool fits) {
-    if (!fits && one.memory.total() > hidden_beyond * limit) return;
+    if (!fits && one.memory.total() > hidden_beyond * limit) {
+      ++map.hidden;
+      return;
+    }
     map.points.push_back({&one, fits, place_among_best(plan, one.layout)});
     map.memory.take(one.memory.total());
     map.time.take(one.time.step_s());
@@ -58,6 +62,15 @@ Map map_of(const LayoutPlan& plan) {
 std::string seconds_text(double seconds) {
   if (seconds < 1) return text_of_number(1e3 * seconds, "%.3g ms");
   return text_of_number(seconds, seconds < 1000 ? "%.3g s" : "%.0f s");
+}
+
+// Says how many of the examined layouts the map shows.
+std::string drawn_text(const LayoutPlan& plan, const Map& map) {
+  std::string text = std::to_string(map.points.size()) + " of " + std::to_string(plan.examined) + " layouts";
+  if (map.hidden > 0)
+    text += ", without " + std::to_string(map.hidden) + " above " + text_of_number(hidden_beyond, "%g") +
+            " times the memory";
+  return text;
 }
 
 std::string title_of(const LayoutPlan& plan) {
@@ -97,6 +110,7 @@ std::string map_text(const LayoutPlan& plan, size_t width) {
           std::string(columns > low.size() + high.size() ? columns - low.size() - high.size() : 1, ' ') + high + "\n";
   text += std::string(margin, ' ') + "o fits, x does not, 1 to 3: the best";
   if (plan.asked.memory_bytes > 0) text += ", |: " + gigabytes(plan.asked.memory_bytes) + " GB";
+  text += "\n" + std::string(margin, ' ') + drawn_text(plan, map);
   return text + "\n" + std::string(margin, ' ') + "up: time of a step, right: memory of a device, both logarithmic\n";
 }
 
@@ -112,7 +126,9 @@ std::string map_svg(const LayoutPlan& plan) {
       number(top + height + 60) + "\" font-family=\"sans-serif\" font-size=\"12\">\n" +
       "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + text_at(8, 20, "start", title_of(plan)) +
       text_at(8, 40, "start", plan_heading(plan)) +
-      text_at(8, 56, "start", "speed of a device fitted to " + fitted_to.substr(0, fitted_to.find(": "))) +
+      text_at(
+          8, 56, "start",
+          "speed of a device fitted to " + fitted_to.substr(0, fitted_to.find(": ")) + "; " + drawn_text(plan, map)) +
       "<rect x=\"" + number(left) + "\" y=\"" + number(top) + "\" width=\"" + number(width) + "\" height=\"" +
       number(height) + "\" fill=\"none\" stroke=\"#888\"/>\n";
   if (plan.asked.memory_bytes > 0) {

@@ -173,11 +173,13 @@ struct Table<forecast::PlanDocument> {
       Field{"speed", "-", &P::speed, "speed of a device"},
       Field{"overlap", "1", &P::overlap, "share of an overlapped collective that computing hides", range::share},
       Field{"network", "-", &P::network, "links between the devices; null: one device"},
-      Field{"examined", "layouts", &P::examined, "layouts that were predicted", range::not_negative},
+      Field{"examined", "layouts", &P::examined, "layouts of which the memory was predicted", range::not_negative},
       Field{"too_large", "layouts", &P::too_large, "layouts that exceed memory_bytes", range::not_negative},
       Field{"best", "-", &P::best, "up to three fastest layouts"},
       Field{"front", "-", &P::front, "layouts that no other one beats in both time and memory, fastest first"},
-      Field{"layouts", "-", &P::layouts, "all predicted layouts that are kept, those that fit first"}};
+      Field{"layouts", "-", &P::layouts,
+            "the layouts that no other one of the same mesh and strategy beats in both time and memory, or with --mesh "
+            "all that fit; then the smallest layout of each mesh and strategy of which none fits"}};
 };
 
 }  // namespace dpbench

@@ -59,6 +59,18 @@ SpeedRow speed_row(const Speed& speed) {
   return row;
 }
 
+// Says which of the examined layouts a plan shows; empty if it shows all.
+std::string shown_text(const LayoutPlan& plan) {
+  const size_t shown = plan.fitting.size() + plan.unfitting.size();
+  if (shown == plan.examined) return "";
+  std::string text = std::to_string(shown) + " of " + std::to_string(plan.examined) + " layouts are shown: ";
+  text += plan.asked.meshes.empty()
+              ? "those that no other layout with the same mesh and strategy beats in time and memory"
+              : "all that fit";
+  if (!plan.unfitting.empty()) text += ", and the smallest of each mesh and strategy of which none fits";
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::vector<std::string>> layout_rows(const LayoutPlan& plan) {
@@ -106,6 +118,7 @@ std::vector<std::string> plan_remarks(const LayoutPlan& plan) {
   all.push_back(std::to_string(plan.examined) + " layouts examined" +
                 (plan.asked.memory_bytes > 0 ? ", " + std::to_string(plan.too_large) + " exceed --memory" : "") +
                 "; tp stays within a host");
+  if (const std::string shown = shown_text(plan); !shown.empty()) all.push_back(shown);
   return all;
 }
 
