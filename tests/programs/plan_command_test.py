@@ -116,6 +116,12 @@ class PlanCommand(unittest.TestCase):
         (measured,) = [entry for entry in document["layouts"] if entry["layout"]["rows"] == 4 and entry["layout"]["recompute"] == 0]
         self.assertAlmostEqual(measured["step_s"] / 3e-3, 1, places=6)
 
+    def test_plan_says_that_a_given_rate_has_no_time_for_the_optimizer_and_memory_bound_operations(self):
+        remark = "the optimizer and memory-bound operations take 0 s"
+        self.assertIn(remark, self.words(*USUAL))
+        self.put(sample_runs.report([self.gpt_case(1, 1e6)]))
+        self.assertNotIn(remark, self.words("run.json", "--model", "small", "--cpus", "1", "--batch", "4"))
+
     def gpt_case(self, batch, step_ns):
         made = sample_runs.case("cpu", "gpt", 1, step_ns, batch=batch)
         for launch in made["launches"]:
@@ -127,6 +133,7 @@ class PlanCommand(unittest.TestCase):
     def test_plan_names_a_wrong_flag_or_value_in_one_error_line(self):
         self.put(sample_runs.usual())
         for words, said in ((("--rate", "1TF"), "--gpus"), (("--gpus", "8", "--rate", "1TF"), "--link"), (("--gpus", "8", *LINK), "latest"),
+                            (("--gpus", "8", *LINK), "--rate 400TF"), (("latest", "--gpus", "8", *LINK), "--rate 400TF"),
                             (("--gpus", "8", "--rate", "1", *LINK), "'1'"), (("--gpus", "8", "--rate", "nanTF", *LINK), "nanTF"),
                             (("--gpus", "8", "--rate", "1TF", "--memory", "80", *LINK), "--memory '80'"),
                             (("--gpus", "12", "--rate", "1TF", *LINK), "12 devices"),
@@ -140,7 +147,8 @@ class PlanCommand(unittest.TestCase):
                             (("--gpus", "1", "--rate", "1TF", "--link", "x"), "'x'"),
                             (("--gpus", "7", "--batch", "3", "--rate", "1TF", "--link", "intra=1GB/s:1us"), "no layout"),
                             (("run.json", "--gpus", "8", "--rate", "1TF", *LINK), "both"),
-                            (("run.json", "--cpus", "2", *LINK[:1], "intra=1GB/s:1us"), " gpt")):
+                            (("run.json", "--cpus", "2", *LINK[:1], "intra=1GB/s:1us"), " gpt"),
+                            (("run.json", "--cpus", "2", *LINK[:1], "intra=1GB/s:1us"), "--rate 400TF")):
             with self.subTest(words=words):
                 done = self.plan(*words, code=2)
                 self.assertEqual(done.stdout, "")

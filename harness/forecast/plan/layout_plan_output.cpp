@@ -108,6 +108,8 @@ std::vector<std::string> plan_remarks(const LayoutPlan& plan) {
   rates += " TFLOP/s in products";
   if (speed.bytes_per_s > 0) rates += ", memory " + text_of_number(speed.bytes_per_s * 1e-9, "%.4g") + " GB/s";
   std::vector<std::string> all = {rates};
+  if (speed.bytes_per_s == 0 && speed.update_s == 0)
+    all.push_back("the optimizer and memory-bound operations take 0 s: only a run gives their times");
   if (plan.asked.devices > 1)
     all.push_back("links as given, " +
                   (plan.asked.machine.overlap > 0 || plan.asked.machine.overlap_measured

@@ -94,7 +94,7 @@ Speed speed_of(const Report& report, Device device, Dtype dtype, int threads) {
   if (all.empty())
     throw UsageError("run " + report.id + " has no measured case of gpt on one " + name_of(device) + " in " +
                      name_of(dtype) + (device == Device::cpu ? " with --threads " + std::to_string(threads) : "") +
-                     " to fit to. Measure one: " +
+                     " to fit to. Give " + rate_example + " instead of a run, or measure one: " +
                      shell_command("--workload gpt --model gpt2-124m --strategy " +
                                    (device == Device::cuda
                                         ? planned::gpu.name

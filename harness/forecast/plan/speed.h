@@ -15,6 +15,9 @@ struct SizeRate {
   double layer_flop = 0, flop_per_s = 0;
 };
 
+// The flag that gives the speed of a device without a run, for error messages.
+inline constexpr const char* rate_example = "--rate 400TF";
+
 struct Speed {
   std::vector<SizeRate> rates = {};  // FLOP/s by layer size, in ascending order of size; never empty
   double bytes_per_s = 0;            // memory bandwidth; 0: unknown, and `rates` include the time of memory traffic

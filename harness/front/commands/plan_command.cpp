@@ -1,6 +1,7 @@
 // dpbench plan: predicts memory and time of all layouts of a gpt on a number of devices, before anything runs.
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -101,6 +102,14 @@ Network network_of(const PlanOptions& options, int devices) {
   return network;
 }
 
+// Returns the path of the run that gives the speed of a device.
+std::filesystem::path speed_run(const StoredRuns& stored) try {
+  return find_run(stored.runs.empty() ? "latest" : stored.runs.front(), stored.results);
+} catch (const UsageError& error) {
+  throw UsageError(std::string(error.what()) + ". Without a run, give the speed of a device: " +
+                   forecast::rate_example);
+}
+
 forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices) {
   if (gpus && options.threads > 0) throw UsageError("--threads is for --cpus");
   forecast::Machine machine{.network = network_of(options, devices), .threads = std::max(1, options.threads)};
@@ -111,8 +120,7 @@ forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices)
     const double rate = positive_quantity("--rate", options.rate, {{"GF", 1e9}, {"TF", 1e12}, {"PF", 1e15}}, "rate");
     machine.speed = forecast::constant_speed(rate, "--rate " + options.rate + ", as given");
   } else {
-    const Report report = read_consistent_report(
-        find_run(options.stored.runs.empty() ? "latest" : options.stored.runs.front(), options.stored.results));
+    const Report report = read_consistent_report(speed_run(options.stored));
     machine.speed = forecast::speed_of(report, gpus ? Device::cuda : Device::cpu, options.dtype, machine.threads);
     const std::optional<double> overlap = gpus ? forecast::measured_overlap(report) : std::nullopt;
     if (!gpus) machine.cores = cores_of(report);
