@@ -14,6 +14,7 @@
 
 #include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exception_text.h"
+#include "harness/conform/suite.h"
 #include "harness/report/record/report.h"
 #include "harness/report/text/first_line.h"
 #include "harness/worker/catalogue_json.h"
