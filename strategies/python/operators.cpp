@@ -158,9 +158,8 @@ TORCH_LIBRARY(dpbench, library) {
   library.def("register_strategy", register_strategy);
   library.def("register_workload", register_workload);
   library.def("setup", setup_of);
-  library.def("new_group", [](int64_t strategy, std::vector<int64_t> ranks) {
-    return strategy_of(strategy).new_group(ranks);
-  });
+  library.def("new_group",
+              [](int64_t strategy, std::vector<int64_t> ranks) { return strategy_of(strategy).new_group(ranks); });
   library.def("learning_rate", learning_rate_of);
   library.def("model", make_model);
   library.def("drop_model", drop_model);

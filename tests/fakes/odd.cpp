@@ -153,10 +153,8 @@ const RegisterStrategy odd{
      .params = {{"how", own_optimizer, "unusual part",
                  std::string(own_optimizer) + "|" + float64_copy + "|" + divided_loss + "|" + each_reduced}},
      .make = [](const Setup& setup) { return std::make_unique<Odd>(setup); },
-     .promise =
-         [](StrategyInfo& info, const Params& params) {
-           info.reduces_each_micro_batch = params.text("how") == each_reduced;
-         }}};
+     .promise = [](StrategyInfo& info,
+                   const Params& params) { info.reduces_each_micro_batch = params.text("how") == each_reduced; }}};
 
 }  // namespace
 }  // namespace dpbench

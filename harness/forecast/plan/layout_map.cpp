@@ -121,16 +121,15 @@ std::string map_svg(const LayoutPlan& plan) {
   const std::string& fitted_to = plan.asked.machine.speed.fitted_to;
   const auto x_of = [&](double bytes) { return left + edge + map.memory.place(bytes) * (width - 2 * edge); };
   const auto y_of = [&](double seconds) { return top + height - edge - map.time.place(seconds) * (height - 2 * edge); };
-  std::string svg =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(left + width + 20) + "\" height=\"" +
-      number(top + height + 60) + "\" font-family=\"sans-serif\" font-size=\"12\">\n" +
-      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + text_at(8, 20, "start", title_of(plan)) +
-      text_at(8, 40, "start", plan_heading(plan)) +
-      text_at(
-          8, 56, "start",
-          "speed of a device fitted to " + fitted_to.substr(0, fitted_to.find(": ")) + "; " + drawn_text(plan, map)) +
-      "<rect x=\"" + number(left) + "\" y=\"" + number(top) + "\" width=\"" + number(width) + "\" height=\"" +
-      number(height) + "\" fill=\"none\" stroke=\"#888\"/>\n";
+  std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(left + width + 20) + "\" height=\"" +
+                    number(top + height + 60) + "\" font-family=\"sans-serif\" font-size=\"12\">\n" +
+                    "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" +
+                    text_at(8, 20, "start", title_of(plan)) + text_at(8, 40, "start", plan_heading(plan)) +
+                    text_at(8, 56, "start",
+                            "speed of a device fitted to " + fitted_to.substr(0, fitted_to.find(": ")) + "; " +
+                                drawn_text(plan, map)) +
+                    "<rect x=\"" + number(left) + "\" y=\"" + number(top) + "\" width=\"" + number(width) +
+                    "\" height=\"" + number(height) + "\" fill=\"none\" stroke=\"#888\"/>\n";
   if (plan.asked.memory_bytes > 0) {
     const double x = x_of(plan.asked.memory_bytes);
     svg += "<line x1=\"" + number(x) + "\" y1=\"" + number(top) + "\" x2=\"" + number(x) + "\" y2=\"" +

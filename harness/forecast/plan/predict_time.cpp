@@ -306,8 +306,8 @@ class Timing {
     const pipeline::Simulation single = simulate_spans(schedule, costs_of(stages, schedule));
     double makespan = 0;
     for (const pipeline::RankTimes& rank : single.ranks)
-      makespan = std::max(makespan, rank.first + static_cast<double>(layout_.micro_batches) * rank.busy +
-                                        single.makespan - rank.last);
+      makespan = std::max(
+          makespan, rank.first + static_cast<double>(layout_.micro_batches) * rank.busy + single.makespan - rank.last);
     return with_end(pipelined(stages, schedule, makespan)).step_s() * (1 - rounding);
   }
 

@@ -106,8 +106,8 @@ Network network_of(const PlanOptions& options, int devices) {
 std::filesystem::path speed_run(const StoredRuns& stored) try {
   return find_run(stored.runs.empty() ? "latest" : stored.runs.front(), stored.results);
 } catch (const UsageError& error) {
-  throw UsageError(std::string(error.what()) + ". Without a run, give the speed of a device: " +
-                   forecast::rate_example);
+  throw UsageError(std::string(error.what()) +
+                   ". Without a run, give the speed of a device: " + forecast::rate_example);
 }
 
 forecast::Machine machine_of(const PlanOptions& options, bool gpus, int devices) {

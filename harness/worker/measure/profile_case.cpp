@@ -91,8 +91,8 @@ class ProfiledCase {
         log_(phases_, device_.is_cpu()),
         logged_(setup.mesh.group() && !replays(spec, setup)) {
     if (logged_) {
-      setup.mesh = setup.mesh.with_groups(
-          [this](const std::string& axis, const auto& plain) { return logged(axis, plain); });
+      setup.mesh =
+          setup.mesh.with_groups([this](const std::string& axis, const auto& plain) { return logged(axis, plain); });
       setup.mesh.make_subgroups_by([this](const std::vector<int>& ranks, int number) {
         return logged(name_of_ranks(ranks), mesh_.subgroup(ranks, number));
       });
@@ -193,9 +193,8 @@ class ProfiledCase {
   // Returns a process group that logs the calls of `group`. axis: name of the group in the log.
   c10::intrusive_ptr<c10d::ProcessGroup> logged(const std::string& axis,
                                                 const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
-    return wrapped_group(group, device_.type(), [&](const auto& inner) {
-      return c10::make_intrusive<CollectiveWatch>(inner, axis, log_);
-    });
+    return wrapped_group(group, device_.type(),
+                         [&](const auto& inner) { return c10::make_intrusive<CollectiveWatch>(inner, axis, log_); });
   }
 
   // Runs one step. Returns its start time by the phases' clock, so that times of phases and collectives can be given
