@@ -12,7 +12,9 @@ ops = torch.ops.dpbench
 alive = {}     # {number: model}
 last = 0
 instances = {}  # workloads by number, made when first needed
-drawing = threading.Lock()  # held while a model is built: its constructor draws from torch's global generator
+# Held while a model is built, because its constructor draws from torch's global generator, and while a model runs that
+# draws from it too.
+drawing = threading.Lock()
 
 
 def fields_of(number, entry):
@@ -82,14 +84,34 @@ class HostedModel(nn.Module):
         self.workload, self._blocks = workload, blocks_of(module)
         self._modules, self._parameters, self._buffers = module._modules, module._parameters, module._buffers
         self.step, self._seed, self._lent = 0, 0, None
+        # Whether a block that has run, or the whole module (None), draws from torch's global generator, in training or not.
+        self._draws = {}
 
     def forward(self, input, ids=None):
+        return self.run(None, lambda: self.whole_forward(input, ids))
+
+    def block_forward(self, number, x, ids):
+        return self.run(number, lambda: self.forward_of_block(number, x, ids))
+
+    def run(self, block, forward):
+        """Calls a forward pass. One that draws from torch's global generator holds the lock, so that it cannot change the
+        numbers of a model that another thread builds."""
+        key = block, self.training
+        if not self._draws.get(key, True):
+            return forward()
+        with drawing:
+            before = torch.random.get_rng_state()
+            result = forward()
+            self._draws[key] = self._draws.get(key, False) or not torch.equal(before, torch.random.get_rng_state())
+        return result
+
+    def whole_forward(self, input, ids):
         context.step, context.seed, context.ids = self.step, self._seed, ids
         value = self.unpacked(input)
         called = self.module(**value) if isinstance(value, dict) else self.module(*value) if isinstance(value, tuple) else self.module(value)
         return self.workload.output.pack(called)
 
-    def block_forward(self, number, x, ids):
+    def forward_of_block(self, number, x, ids):
         context.step, context.seed, context.ids = self.step, self._seed, ids
         x = self.unpacked(x) if number == 0 else x
         for name in self._blocks[number]:
