@@ -61,8 +61,7 @@ class Mesh {
   // Returns a process group of some ranks of group(), in ascending order and among them this rank. Collective: each of
   // these ranks calls it. number: tells groups of the same ranks apart; the same ranks and number give the same
   // backend. Throws if the mesh has no function that makes such groups.
-  using MakeSubgroup =
-      std::function<c10::intrusive_ptr<c10d::ProcessGroup>(const std::vector<int>& ranks, int number)>;
+  using MakeSubgroup = std::function<c10::intrusive_ptr<c10d::ProcessGroup>(const std::vector<int>& ranks, int number)>;
   c10::intrusive_ptr<c10d::ProcessGroup> subgroup(const std::vector<int>& ranks, int number) const;
   void make_subgroups_by(MakeSubgroup make) { make_subgroup_ = std::move(make); }
 
