@@ -46,8 +46,8 @@ def plan(path):
     if limit:
         chart.caption += f" The line is the memory of a device, {limit / 1e9:g} GB; light points do not fit."
     if len(shown) < read["examined"]:
-        chart.caption += f" {len(shown)} of {read['examined']} layouts are drawn; the others do not fit, or one of the same mesh and strategy"
-        chart.caption += " beats them in time and memory."
+        chart.caption += (f" {len(shown)} of {read['examined']} layouts are drawn; the others do not fit, or one of the "
+                          "same mesh and strategy beats them in time and memory.")
     if best:
         chart.caption += " 1 is the fastest."
     yield chart

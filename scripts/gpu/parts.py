@@ -99,7 +99,8 @@ def conformance_of_shared_gpu(machine):
     commands.append(("hsdp", machine.check("--strategy", "fsdp", *machine.devices(4), "--mesh", "dp=2,shard=2",
                                            "--param", "fsdp.prefetch=0,2", "--backend", "shm", workloads=("gpt",),
                                            dtypes="f32")))
-    yield Part("check-sharded", "conformance of zero2, fsdp and HSDP over shm and gloo, 2 and 4 ranks on one device", 160, commands)
+    yield Part("check-sharded", "conformance of zero2, fsdp and HSDP over shm and gloo, 2 and 4 ranks on one device", 160,
+               commands)
 
 
 def conformance_of_layouts(machine):
@@ -138,7 +139,8 @@ def conformance(machine):
     if not machine.rehearse:
         two.append(("graph", machine.check("--strategy", "dp", *machine.devices(2), *machine.graph("on", "dp"))))
     yield Part("check-dp-2", "conformance of dp, 2 replicas on one device, eager and as CUDA graphs", 120, two, at_once=True)
-    yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1, eager and as a CUDA graph", 95, ddp, at_once=True)
+    yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1, eager and as a CUDA graph", 95, ddp,
+               at_once=True)
 
 
 def lacks_micro(machine):

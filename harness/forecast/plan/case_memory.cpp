@@ -15,7 +15,8 @@
 namespace dpbench::forecast {
 namespace {
 
-// A strategy whose ranks keep the same tensors as training on one device: it averages parameters in place.
+// Each rank of this strategy keeps the same tensors as a training on one device, because parameters are averaged in
+// place.
 constexpr const char* as_on_one_device = "local-sgd";
 
 // Returns the number of blocks of each pipeline stage from a text such as "2+3+1".

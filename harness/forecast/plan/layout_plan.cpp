@@ -75,9 +75,8 @@ std::vector<Prediction> timed(std::vector<Prediction> all, const PlanRequest& as
   std::ranges::stable_sort(by_memory, {}, [](const Prediction* one) { return one->memory.total(); });
   double most_s = std::numeric_limits<double>::infinity();
   for (Prediction* one : by_memory) {
-    const std::optional<Time> time =
-        time_within(asked.shape, precision_of(asked.dtype), one->layout, asked.machine, most_s);
-    one->time = time.value_or(Time{});
+    const auto time = time_within(asked.shape, precision_of(asked.dtype), one->layout, asked.machine, most_s);
+    one->time = time.value_or(Time{});  // 0 s: removed below
     if (time && front_only) most_s = std::min(most_s, time->step_s());
   }
   std::erase_if(all, [](const Prediction& one) { return one.time.step_s() == 0; });

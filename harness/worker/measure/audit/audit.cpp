@@ -156,8 +156,8 @@ void Audit::run(int64_t steps) {
 
 void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
   const Computing here;
-  if (const auto why = python_ ? why_not_judged(bench_.workload) : std::nullopt)
-    return rows_.skipped(check_name, compared, *why);
+  if (python_ && plan_.audits() == 0) refusal_ = why_not_judged(bench_.workload);
+  if (refusal_) return rows_.skipped(check_name, compared, *refusal_);
   const Scenario scenario{.name = check_name,
                           .gradient_check = check_name,
                           .dtype = dtype_,

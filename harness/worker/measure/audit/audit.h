@@ -46,6 +46,7 @@ class Audit {
   int64_t accumulate_;
   std::optional<double> clip_norm_;
   bool python_;  // true if the workload is written in Python: its model may be impossible to judge (why_not_judged())
+  std::optional<std::string> refusal_;  // why_not_judged(); rank 0 calls it in the first audit
   Motion motion_;
   Sample sample_;  // elements that the current audit compares
   Rows rows_;
