@@ -72,7 +72,7 @@ LAYERS = {
                     "parts", "graphs", "ddp", "dp", "fsdp", "pipeline", "tensor", "context", "experts", "layout"),
     "strategies/comm/": ("base", "shm", "hosts"),
     "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "answer", "export", "validate"),
-    "harness/forecast/": ("lanes.h", "network.h", "output.h", "project", "plan"),
+    "harness/forecast/": ("exposed_communication.h", "network.h", "output.h", "project", "plan"),
     "harness/front/": ("text", "cli", "plan", "process", "launch", "launch/outside", "run", "commands"),
     "harness/conform/": ("probes", "evidence", "scenario", "oracle", "judges"),
     "harness/worker/": ("rank", "steps", "measure", "check", "train"),

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "harness/forecast/lanes.h"
+#include "harness/forecast/exposed_communication.h"
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/predict.h"
 #include "strategies/schedule/simulate.h"
@@ -30,7 +30,6 @@ struct Unit {
   // gather_s: time to gather the parameters before a pass. again_s: time to gather them a second time, for the backward
   // pass, without the parameters that stay gathered.
   double gather_s = 0, again_s = 0, reduce_s = 0;
-  double gathered_s(bool backward) const { return backward ? again_s : gather_s; }
 };
 
 // The links between the ranks along each axis of a layout's mesh.
@@ -119,11 +118,8 @@ class BlockTimes {
   // rank sends in one hop.
   double hops_s(double compute_s, double bytes) const {
     const int ranks = links_.context.ranks();
-    Lanes lanes(machine_.overlap);
-    lanes.transfer(hop_s(bytes));
-    lanes.compute(compute_s / ranks);
-    lanes.wait_for_all();
-    return (ranks - 1) * lanes.exposed();
+    const std::vector<Computation> hop{{.compute_s = compute_s / ranks}, {.gather_s = hop_s(bytes)}};
+    return (ranks - 1) * exposed_communication_s(hop, machine_.overlap);
   }
 
   // Returns the bytes of a block's parameters that stay gathered between its forward and its backward pass. Only the
@@ -227,25 +223,17 @@ class Timing {
     }
   };
 
-  // Simulates a forward or backward pass over the model's blocks; while one block computes, the next one is gathered.
-  // reduces: each block's gradients are reduced after its computation. Returns the time for which computation waits for
-  // collectives over data axes.
+  // Returns the time for which a forward or backward pass over the model's blocks waits for collectives over data axes.
+  // gathers: each block's parameters are gathered while the block before computes. reduces: each block's gradients are
+  // reduced after its computation.
   double data_wait(const std::vector<Unit>& units, bool backward, bool gathers, bool reduces) const {
-    Lanes lanes(machine_.overlap);
-    std::vector<double> gathered(units.size(), 0);
-    const auto at = [&](size_t i) -> const Unit& { return units[backward ? units.size() - 1 - i : i]; };
-    const auto gather = [&](size_t i) {
-      if (i < units.size() && gathers) gathered[i] = lanes.transfer(at(i).gathered_s(backward));
-    };
-    gather(0);
-    for (size_t i = 0; i < units.size(); ++i) {
-      lanes.wait_until(gathered[i]);
-      gather(i + 1);
-      lanes.compute((backward ? at(i).backward : at(i).forward).all());
-      if (reduces) lanes.transfer(at(i).reduce_s);
-    }
-    lanes.wait_for_all();
-    return lanes.exposed();
+    std::vector<Computation> pass;
+    for (const Unit& unit : units)
+      pass.push_back({.gather_s = gathers ? (backward ? unit.again_s : unit.gather_s) : 0,
+                      .compute_s = (backward ? unit.backward : unit.forward).all(),
+                      .reduce_s = reduces ? unit.reduce_s : 0});
+    if (backward) std::ranges::reverse(pass);
+    return exposed_communication_s(pass, machine_.overlap);
   }
 
   Stage stage_of(const StageBlocks& blocks) const {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "harness/forecast/lanes.h"
+#include "harness/forecast/exposed_communication.h"
 
 namespace dpbench {
 
@@ -17,31 +17,30 @@ StepTime step_time(const StepShape& shape, double compute_s, int world, const Ne
                    std::optional<Algorithm> algorithm) {
   const double computing = compute_s * shape.computing(world);
   const Network shared = network.slowed_inside(shape.copying(world));
-  Lanes backward(shape.overlap(world)), blocking(0);
+  std::vector<Computation> backward;
+  double computed_s = 0, blocking_s = 0, overlapped_s = 0, largest = 0;
+  // Adds the computing up to this fraction of the step's computing, and a reduction that starts after it.
+  const auto compute_until = [&](double fraction, double reduce_s) {
+    backward.push_back({.compute_s = std::max(0.0, fraction * computing - computed_s), .reduce_s = reduce_s});
+    computed_s += backward.back().compute_s;
+  };
   Algorithm of_largest = algorithm.value_or(Algorithm::ring);
-  double last = 0, largest = 0;
-  int hiding = 0;
   for (const StepCollective& one : shape.collectives) {
     const Algorithm used = algorithm ? *algorithm : fastest_algorithm(one.op, world, one.bytes, shared);
     const double seconds = collective_seconds(one.op, used, world, one.bytes, shared);
     if (is_allreduce(one.op) && one.bytes > largest) largest = one.bytes, of_largest = used;
-    if (!one.hides) {
-      blocking.transfer(seconds);
-      continue;
-    }
-    backward.compute(std::max(0.0, one.ready * computing - backward.computing()));
-    backward.transfer(seconds);
-    last = seconds;
-    ++hiding;
+    (one.hides ? overlapped_s : blocking_s) += seconds;
+    if (one.hides) compute_until(one.ready, seconds);
   }
-  backward.compute(std::max(0.0, shape.backward_end * computing - backward.computing()));
-  backward.wait_for_all();
-  const double exposed = blocking.exposed() + backward.exposed();
-  return {.step_s = computing + exposed,
+  const size_t hiding = backward.size();
+  const double last = hiding > 1 ? backward.back().reduce_s : 0;
+  compute_until(shape.backward_end, 0);
+  const double late_s = exposed_communication_s(backward, shape.overlap(world));
+  return {.step_s = computing + (blocking_s + late_s),
           .computing_s = computing,
-          .communication_s = blocking.communication() + backward.communication(),
-          .exposed_s = exposed,
-          .hidden = hiding > 0 && backward.exposed() <= (hiding > 1 ? last * (1 + 1e-9) : 0),
+          .communication_s = blocking_s + overlapped_s,
+          .exposed_s = blocking_s + late_s,
+          .hidden = hiding > 0 && late_s <= last * (1 + 1e-9),
           .algorithm = of_largest};
 }
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "harness/forecast/lanes.h"
+#include "harness/forecast/exposed_communication.h"
 #include "harness/forecast/plan/case_memory.h"
 #include "harness/forecast/plan/group_link.h"
 #include "harness/forecast/plan/layout_map.h"
@@ -54,28 +54,29 @@ Time timed(const Layout& layout, const Machine& machine) {
   return time_of(small, gpt::Precision::float32, layout, machine);
 }
 
-TEST(PredictedTimeline, ACollectiveStartsWhenItsDataAreReadyAndTheLinkIsFree) {
-  Lanes lanes;
-  lanes.compute(2);
-  EXPECT_EQ(lanes.transfer(3), 5);  // a transfer from time 2 to time 5
-  lanes.compute(1);
-  EXPECT_EQ(lanes.transfer(1), 6);  // this transfer starts at time 5, because the link is busy until then
-  lanes.wait_for_all();
-  EXPECT_EQ(lanes.now(), 6);
-  EXPECT_EQ(lanes.computing(), 3);
-  EXPECT_EQ(lanes.exposed(), 3);
+TEST(ExposedCommunication, OfReductionsStartsWhenTheirDataAreReadyAndTheLinkIsFree) {
+  // The first reduction runs from time 2 to 5. The second one is ready at 3, when computing ends, and runs from 5 to 6.
+  EXPECT_EQ(exposed_communication_s({{.compute_s = 2, .reduce_s = 3}, {.compute_s = 1, .reduce_s = 1}}, 1), 3);
+  EXPECT_EQ(exposed_communication_s({{.compute_s = 2, .reduce_s = 3}, {.compute_s = 4}}, 1), 0);
+  EXPECT_EQ(exposed_communication_s({}, 1), 0);
 }
 
-TEST(PredictedTimeline, TheShareOfACollectiveThatCannotOverlapDelaysTheStep) {
-  Lanes half(0.5), none(0);
-  EXPECT_EQ(half.transfer(4), 2);
-  half.compute(1);
-  half.wait_for_all();
-  EXPECT_EQ(half.exposed(), 3);  // 2 cannot overlap; computation hides 1 of the other 2
-  none.transfer(4);
-  none.compute(9);
-  EXPECT_EQ(none.exposed(), 4);
-  EXPECT_EQ(none.communication(), 4);
+TEST(ExposedCommunication, IncludesTheShareOfACollectiveThatCannotOverlap) {
+  // 2 of the 4 cannot overlap; computation hides 1 of the other 2.
+  EXPECT_EQ(exposed_communication_s({{.reduce_s = 4}, {.compute_s = 1}}, 0.5), 3);
+  EXPECT_EQ(exposed_communication_s({{.reduce_s = 4}, {.compute_s = 9}}, 0), 4);
+}
+
+// The first gather runs from time 0 to 1, the second one beside the first computation from 1 to 4. The third one is not
+// issued before the second computation starts at 4, and ends at 6, after that computation.
+TEST(ExposedCommunication, OfGathersStartsWithTheComputationBefore) {
+  EXPECT_EQ(exposed_communication_s({{1, 2, 0}, {3, 1, 0}, {2, 1, 0}}, 1), 1 + 1 + 1);
+}
+
+// A reduction runs from time 1 to 4, and the gather for the third computation is issued at 1.
+TEST(ExposedCommunication, OfAGatherWaitsForAnEarlierReduction) {
+  EXPECT_EQ(exposed_communication_s({{0, 1, 3}, {0, 1, 0}, {1, 2, 0}}, 1), 3);
+  EXPECT_EQ(exposed_communication_s({{0, 1, 3}, {0, 1, 0}, {0, 2, 0}}, 1), 0);  // no gather, so no wait
 }
 
 // Ranks that use all cores overlap nothing, however many threads each has.
@@ -216,6 +217,32 @@ TEST(PredictedTime, OfReplicasAddsOneAllreduceOfAllGradients) {
   Layout ddp = layout_on({{"dp", 2}}, 1);
   ddp.strategy = "ddp", ddp.overlapped = true;
   EXPECT_LT(timed(ddp, request_for(2).machine).data_s, time.data_s);
+}
+
+// The blocks of a ddp step are buckets of `dpbench project`, each ready when its block's backward pass ends.
+TEST(PredictedTime, OfDdpIsWhatDpbenchProjectPredictsForTheSameBuckets) {
+  Machine machine = request_for(4).machine;
+  machine.network.intra = {10e9, 1e-6};
+  Layout ddp = layout_on({{"dp", 4}}, 1);
+  ddp.strategy = "ddp", ddp.overlapped = true;
+  const BlockWork model = work_of_model(small, gpt::Precision::float32, 4);
+  const double all = model.forward.flop + model.backward.flop;
+  double done = model.forward.flop;
+  StepShape step;
+  const auto add = [&](gpt::Part part) {
+    done += work_of(small, part, {}, gpt::Precision::float32, 4).backward.flop;
+    const auto bytes = 4 * static_cast<double>(gpt::parameters(small, part, {}));
+    step.collectives.push_back({"allreduce", bytes, done / all, true});
+  };
+  add(gpt::Part::head), add(gpt::Part::norm);
+  for (int64_t layer = 0; layer < small.layers; ++layer) add(gpt::Part::layer);
+  add(gpt::Part::embed);
+  const Time time = timed(ddp, machine);
+  const StepTime projected = step_time(step, all / rate, 4, machine.network);
+  EXPECT_NEAR(time.step_s(), projected.step_s, 1e-12);
+  EXPECT_NEAR(time.data_s, projected.exposed_s, 1e-12);
+  EXPECT_GT(time.data_s, 0);
+  EXPECT_LT(time.data_s, projected.communication_s);
 }
 
 TEST(PredictedTime, OfFsdpIsShorterIfUnitsStayGathered) {
