@@ -56,8 +56,9 @@ Layout::Layout(const Setup& setup, Options options)
       model_(setup.mesh, options_, workload_, replica_, schedules_.rank_of_stages(), setup.allows_idle),
       optimizer_(optimizer_of(model_, workload_.optimizer())),
       state_(model_, optimizer_, workload_.optimizer()),
-      passes_(options_.name, replica_, model_.stages, axes_.pp, options_.pipeline.poison,
-              model_.units ? &*model_.units : nullptr, [this](const at::Tensor& output, const Part& part) {
+      passes_(options_.name, replica_, model_.stages, axes_.pp, {axes_.cp, axes_.tp, axes_.ep},
+              options_.pipeline.poison, model_.units ? &*model_.units : nullptr,
+              [this](const at::Tensor& output, const Part& part) {
                 const at::Tensor loss = loss_of(output, part.batch.target, part.split, micros_);
                 for (const Axis* axis : {&axes_.cp, &axes_.tp})
                   require_spread("backward() of the loss", loss, *axis, Spread::invariant);

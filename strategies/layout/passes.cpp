@@ -25,13 +25,13 @@ at::Tensor slope_of(const at::Tensor& input) { return input.grad().defined() ? i
 
 }  // namespace
 
-Passes::Passes(std::string owner, const Replica& replica, const std::vector<Stage>& stages, Axis axis, bool poison,
-               fsdp::Units* units, Loss loss)
+Passes::Passes(std::string owner, const Replica& replica, const std::vector<Stage>& stages, Axis axis,
+               std::vector<Axis> typed, bool poison, fsdp::Units* units, Loss loss)
     : owner_(std::move(owner)),
       replica_(replica),
       stages_(stages),
       axis_(std::move(axis)),
-      links_(axis_, replica.device(), poison),
+      links_(axis_, replica.device(), poison, std::move(typed)),
       units_(units),
       loss_(std::move(loss)) {}
 

@@ -25,9 +25,10 @@ class Passes {
  public:
   // A function that computes the loss. output: the model's output for a part of a micro-batch.
   using Loss = std::function<at::Tensor(const at::Tensor& output, const Part& part)>;
+  // axis: the axis of the pipeline's stages. typed: see pipeline::Links.
   // units: the units of sharded parameters in this rank's stages; null if parameters are not sharded.
-  Passes(std::string owner, const Replica& replica, const std::vector<pipeline::Stage>& stages, Axis axis, bool poison,
-         fsdp::Units* units, Loss loss);
+  Passes(std::string owner, const Replica& replica, const std::vector<pipeline::Stage>& stages, Axis axis,
+         std::vector<Axis> typed, bool poison, fsdp::Units* units, Loss loss);
 
   // Runs a step. Returns the output and the loss on the rank of the last stage, and an empty result on other ranks.
   StepResult run(int64_t step, std::vector<Part> parts, const pipeline::Schedule& schedule, Phases& phases);

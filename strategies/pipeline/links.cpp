@@ -6,12 +6,17 @@
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>
 
+#include "strategies/api/parts/activation.h"
 #include "strategies/parts/share.h"
 
 namespace dpbench::pipeline {
 namespace {
 
 constexpr double poisonous = std::numeric_limits<double>::quiet_NaN();
+
+// The first word of an activation's header: the lowest bits hold the dtype, the bits above them the types.
+constexpr int dtype_bits = 8;
+constexpr int bits_per_type = 3;  // of one axis: 0 if the type is unknown, otherwise a Spread + 1
 
 }  // namespace
 
@@ -24,6 +29,22 @@ at::Tensor Transfer::wait() {
 
 at::Tensor Links::share(const at::Tensor& tensor, int root) const {
   return dpbench::share(tensor, root, axis_, device_);
+}
+
+int64_t Links::types_of(const at::Tensor& activation) const {
+  int64_t types = 0;
+  for (size_t i = 0; i < typed_.size(); ++i)
+    if (const auto spread = spread_on(activation, typed_[i]))
+      types |= (static_cast<int64_t>(*spread) + 1) << (bits_per_type * i);
+  return types;
+}
+
+void Links::set_types(const at::Tensor& activation, int64_t types) const {
+  for (const Axis& axis : typed_) {
+    if (const int64_t type = types % (1 << bits_per_type); type > 0)
+      set_spread(activation, axis, static_cast<Spread>(type - 1));
+    types >>= bits_per_type;
+  }
 }
 
 at::Tensor Links::space(const std::vector<int64_t>& sizes, at::ScalarType dtype) const {
@@ -43,7 +64,9 @@ Transfer Links::send(const at::Tensor& tensor, int to, int tag, const Cargo& car
                                       ". The sizes of a stage's output may depend on the sizes of the input alone: cut "
                                       "or pad samples in batch(), not in the model"));
   if (is_new) {
-    std::vector<at::Tensor> header = {header_of(tensor).to(device_)};
+    const at::Tensor words = header_of(tensor);
+    words.data_ptr<int64_t>()[0] |= types_of(tensor) << dtype_bits;
+    std::vector<at::Tensor> header = {words.to(device_)};
     axis_.group->send(header, to, tag)->wait();
   }
   return send_like(tensor, to, tag);
@@ -56,9 +79,13 @@ Transfer Links::receive(int from, int tag, const Cargo& cargo) {
     axis_.group->recv(header, from, tag)->wait();
     const at::Tensor words = header[0].cpu();
     const auto* data = words.const_data_ptr<int64_t>();
-    known = known_.emplace(cargo, Shape{static_cast<at::ScalarType>(data[0]), {data + 2, data + 2 + data[1]}}).first;
+    const auto dtype = static_cast<at::ScalarType>(data[0] % (1 << dtype_bits));
+    known = known_.emplace(cargo, Header{{dtype, {data + 2, data + 2 + data[1]}}, data[0] >> dtype_bits}).first;
   }
-  return receive_sized(known->second.sizes, known->second.dtype, from, tag);
+  const auto& [shape, types] = known->second;
+  Transfer transfer = receive_sized(shape.sizes, shape.dtype, from, tag);
+  set_types(transfer.tensor, types);
+  return transfer;
 }
 
 Transfer Links::send_like(const at::Tensor& tensor, int to, int tag) const {

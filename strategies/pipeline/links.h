@@ -1,5 +1,5 @@
-// Transfers tensors between the ranks of a pipeline. The shape of an activation is sent only once for each stage
-// boundary and shape of the micro-batch.
+// Transfers tensors between the ranks of a pipeline. The shape and the types of an activation are sent only once for
+// each stage boundary and shape of the micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,10 @@ class Links {
  public:
   // poison: for tests. If true, a tensor to be received holds NaN until it arrives. A copy of each tensor is sent, and
   // the copy is filled with NaN after the transfer.
-  Links(Axis axis, at::Device device, bool poison) : axis_(std::move(axis)), device_(device), poison_(poison) {}
+  // typed: the axes over whose ranks activations are computed together. On these axes, a received activation gets the
+  // type of the sent one (strategies/api/parts/activation.h).
+  Links(Axis axis, at::Device device, bool poison, std::vector<Axis> typed = {})
+      : axis_(std::move(axis)), device_(device), poison_(poison), typed_(std::move(typed)) {}
 
   // tag: a number that distinguishes the messages in flight between two ranks. cargo: identifies the shape of the
   // tensor. send() throws if an earlier tensor with an equal cargo had another shape.
@@ -61,13 +64,21 @@ class Links {
 
     friend bool operator==(const Shape&, const Shape&) = default;
   };
+  struct Header {
+    Shape shape;
+    int64_t types = 0;  // as types_of() returns them
+  };
+  // Returns the types of an activation on the axes of `typed_` as one number; 0: all are unknown.
+  int64_t types_of(const at::Tensor& activation) const;
+  void set_types(const at::Tensor& activation, int64_t types) const;
   at::Tensor space(const std::vector<int64_t>& sizes, at::ScalarType dtype) const;
 
   Axis axis_;
   at::Device device_;
   bool poison_;
-  std::map<Cargo, Shape> known_;  // the shapes of activations that this rank has received so far
-  std::map<Cargo, Shape> told_;   // the shapes of activations that this rank has sent so far
+  std::vector<Axis> typed_;
+  std::map<Cargo, Header> known_;  // the headers of activations that this rank has received so far
+  std::map<Cargo, Shape> told_;    // the shapes of activations that this rank has sent so far
 };
 
 }  // namespace dpbench::pipeline

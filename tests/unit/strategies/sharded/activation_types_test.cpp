@@ -1,4 +1,4 @@
-// Tests the types of activations (strategies/api/parts/activation.h) in steps of tensor, context and expert
+// Tests the types of activations (strategies/api/parts/activation.h) in steps of tensor, context, expert and pipeline
 // parallelism. Correct strategies have no tensor of unknown type and no wrong pair (an operation on tensors of types
 // that it cannot take). Strategies with a wrong exchange have a wrong pair.
 #include <gtest/gtest.h>
@@ -93,22 +93,19 @@ std::vector<Setting> typed_settings() {
   all.push_back({"ep", "ep=2", "gpt", "tiny-experts"});
   all.push_back({"layout", "cp=2,tp=2", "gpt", "tiny", {{"sequence", "on"}}});
   all.push_back({"layout", "shard=2,tp=2", "gpt", "tiny"});
+  for (const char* sequence : {"off", "on"})
+    all.push_back({"layout", "pp=2,tp=2", "gpt", "tiny,layers=3", {{"sequence", sequence}}});
+  all.push_back({"layout", "cp=2,pp=2", "gpt", "tiny,layers=3"});
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TypedSteps, testing::ValuesIn(typed_settings()),
                          [](const auto& one) { return text_of(one.param); });
 
-// Tensors of unknown type are allowed, because every stage of a pipeline but the first begins with one.
-TEST(TypesOfAPipeline, ShowNoWrongPair) {
-  const Found found = found_by_types({"layout", "pp=2,tp=2", "gpt", "tiny"}, at::kFloat);
-  EXPECT_EQ(found.mistake, "");
-  EXPECT_GT(found.typed, 0);
-}
-
 enum class Mistake {
   none,
   enter_forgotten,
+  enter_forgotten_in_layer_2,
   entered_twice,
   sum_of_a_sum,
   sum_of_an_input,
@@ -128,6 +125,7 @@ class WrongExchange : public tensor::Exchange {
 
   at::Tensor enter(const at::Tensor& x) const override {
     if (mistake_ == Mistake::enter_forgotten) return x;
+    if (mistake_ == Mistake::enter_forgotten_in_layer_2 && block_ == "model.layers.2") return x;
     if (mistake_ == Mistake::pieces_gathered_without_their_sum) return varying_to_invariant(x, axis_, tokens_);
     const at::Tensor whole = Exchange::enter(x);
     return mistake_ == Mistake::entered_twice ? invariant_to_replicate(whole, axis_) : whole;
@@ -173,10 +171,14 @@ class WrongTensorParallel : public layout::Layout {
   Mistake mistake_;
 };
 
-std::string mistake_of(Mistake mistake, const Given& params = {}, const std::string& model = "tiny") {
-  return found_by_types({"tp", "tp=2", "gpt", model, params}, at::kFloat, 0,
+std::string mistake_of(Mistake mistake, const Setting& one) {
+  return found_by_types(one, at::kFloat, 0,
                         [&](const Setup& setup) { return std::make_unique<WrongTensorParallel>(setup, mistake); })
       .mistake;
+}
+
+std::string mistake_of(Mistake mistake, const Given& params = {}, const std::string& model = "tiny") {
+  return mistake_of(mistake, Setting{"tp", "tp=2", "gpt", model, params});
 }
 
 TEST(WrongTypes, InAnExchangeAreReportedWithTheOperationTheBlockAndTheRemedy) {
@@ -201,6 +203,14 @@ TEST(WrongTypes, InAnExchangeAreReportedWithTheOperationTheBlockAndTheRemedy) {
   expect_contains(mistake_of(Mistake::bias_before_the_sum_on_rank_1), {"add", block, "invariant (I)"});
   expect_contains(mistake_of(Mistake::bias_before_the_sum, sequence), {"add", block, "partial (P)", "reduce"});
   expect_contains(mistake_of(Mistake::loss_not_summed), {"the loss", "invariant (I)", "varying (V)"});
+}
+
+// The second stage begins with the layer model.layers.2.
+TEST(WrongTypes, AreReportedInTheFirstBlockOfALaterStageOfAPipeline) {
+  const Setting pipeline = {"layout", "pp=2,tp=2", "gpt", "tiny,layers=3"};
+  EXPECT_EQ(mistake_of(Mistake::none, pipeline), "");
+  expect_contains(mistake_of(Mistake::enter_forgotten_in_layer_2, pipeline),
+                  {"model.layers.2", "invariant (I)", "invariant_to_replicate"});
 }
 
 }  // namespace
