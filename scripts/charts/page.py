@@ -93,7 +93,8 @@ def called(run):
     return join("dpbench ", " ".join(argv)) if argv and argv[0] != "dpbench" else join(" ".join(argv))
 
 
-def page(runs, charts, version, note=""):
+def page(runs, charts, version, note="", models=None):
+    """Returns the page of runs. models: HTML of the tables of the models' parameters."""
     parts = [("The answer", "", answers(runs)), ("Runs", "", runs_table(runs)), ("Problems", "", tables.problems(runs)), *chart_parts(charts),
              ("Cases", "One row per case; n: blocks / launches. Click a heading to sort.", tables.cases(runs)),
              ("Conformance", "Cells count the worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open for the "
@@ -102,6 +103,8 @@ def page(runs, charts, version, note=""):
               tables.ledger(runs)),
              ("Memory of tensors", "The largest rank at the peak of a step, beside the closed formulas of the model and its layout.",
               tables.memory(runs)),
+             ("Parameters of the models", "Name, shape, the blocks that use it (a tied parameter: several) and its placement, as this build "
+                                          "of dpbench lists them: dpbench list WORKLOAD --parameters.", models),
              ("Remarks", "", tables.remarks(runs)), ("How it was measured", "", how(runs))]
     newest = max(runs, key=lambda run: run.id)
     summary = join([el("p", run.disturbance, class_="amber") for run in runs if run.disturbance],

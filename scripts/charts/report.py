@@ -1,6 +1,6 @@
 """report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] [--plan FILE]
-[--answers FILE] --version V RUN..|--verdict FILE: writes the HTML page and the charts of runs, or of a duel or a
-comparison. `dpbench report` calls this script after it has validated the files."""
+[--answers FILE] --version V --program DPBENCH RUN..|--verdict FILE: writes the HTML page and the charts of runs, or of a
+duel or a comparison. `dpbench report` calls this script after it has validated the files."""
 import argparse
 import os
 import sys
@@ -18,6 +18,7 @@ def arguments(words):
     parser.add_argument("--plan")
     parser.add_argument("--answers", help="JSON of the answers, by run, that the runs do not store")
     parser.add_argument("--version", default="unknown")
+    parser.add_argument("--program", help="path of dpbench, which lists the parameters of models")
     parser.add_argument("--drawing", action="store_true", help="this Python belongs to the drawing environment")
     parser.add_argument("--verdict")
     parser.add_argument("runs", nargs="*")

@@ -10,6 +10,7 @@ import changes
 import collectives
 import data
 import history
+import models
 import page
 import plan
 import scaling
@@ -129,6 +130,6 @@ def write(options):
             shown.append(chart)
         save(chart, options.charts)
     if options.html:
-        replace(options.html, page.page(runs, shown, options.version, note).encode())
+        replace(options.html, page.page(runs, shown, options.version, note, models.models(runs, options.program)).encode())
     summary = f"{data.count(drawn, 'chart')} of {data.count(len(runs), 'run')} in {places(options)}"
     return f"{summary}; {note}" if note and options.html else summary

@@ -44,8 +44,8 @@ class ReportCommand(unittest.TestCase):
         flags, script, *rest = self.dpbench(*words).stdout.splitlines()
         self.assertEqual(flags, "-EsB")
         self.assertTrue(os.path.isfile(script) and script.endswith("/share/dpbench/charts/report.py"), script)
-        self.assertEqual(rest[0], "--version")
-        return rest[2:]
+        self.assertEqual((rest[0], *rest[2:4]), ("--version", "--program", os.path.realpath(PROGRAM)))
+        return rest[4:]
 
     def test_report_passes_the_latest_run_and_absolute_paths_to_the_drawing_script(self):
         self.assertEqual(self.arguments_of_script("--html", "x.html"), ["--html", f"{self.folder}/x.html", self.run_file])

@@ -145,10 +145,13 @@ std::string inherited_file(const Json& json) {
   return path;
 }
 
+// Returns the path of this program.
+fs::path own_program() { return fs::read_symlink("/proc/self/exe"); }
+
 // Returns the path of the chart script. Its location relative to the program is the same in a build directory and in an
 // installed tree. Throws UsageError if the script is missing.
 fs::path find_script() {
-  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path here = own_program().parent_path();
   const fs::path script = (here / "../share/dpbench/charts/report.py").lexically_normal();
   if (fs::exists(script)) return script;
   throw UsageError("no " + script.string() + ". Build or install dpbench again");
@@ -162,7 +165,7 @@ int draw(const ReportOptions& options) {
   std::vector<fs::path> shown = files;
   const char* const chosen = std::getenv("DPBENCH_PYTHON");
   const std::string python = chosen && *chosen ? chosen : "python3";
-  std::vector<std::string> words = {python, "-EsB", find_script(), "--version", version()};
+  std::vector<std::string> words = {python, "-EsB", find_script(), "--version", version(), "--program", own_program()};
   std::vector<std::string> beside;
   struct Beside {
     const char* flag;

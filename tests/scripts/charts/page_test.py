@@ -16,6 +16,7 @@ sys.path[:0] = [str(CHARTS)]
 
 import data
 import markup
+import models
 import page
 import palette
 import sample_runs
@@ -409,8 +410,48 @@ class Page(unittest.TestCase):
         self.assertEqual(cells[4], ["buffers", "0", "0", "-"])
         self.assertEqual([row[0] for row in cells[5:]], ["total"])
 
+    def models_of(self, *cases, code=0, stderr=""):
+        """Returns the page's section on the models of these cases, and the arguments of each call of a stand-in for the
+        program dpbench, which lists one tied parameter."""
+        listed = [{"name": "embed.weight", "sizes": [257, 18], "blocks": ["embed", "head"], "unit": "root", "tp": "cut in dimension 0", "ep": None}]
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "dpbench")
+            program.write_text(f'#!/bin/sh\necho "$*" >> "{folder}/calls"\ncat <<END\n{json.dumps(listed)}\nEND\necho "{stderr}" >&2\nexit {code}\n',
+                               encoding="utf-8")
+            program.chmod(0o755)
+            run = data.Run(data.cleaned(sample_runs.report(list(cases))))
+            made = page.page([run], [], "0.1.0", models=models.models([run], str(program)))
+            calls = pathlib.Path(folder, "calls")
+            called = calls.read_text(encoding="utf-8").splitlines() if calls.exists() else []
+        Reader(made)
+        part = made[made.rindex(">Parameters of the models<"):]
+        return part[:part.index("</section>")], called
+
+    def test_the_report_page_has_a_folded_table_of_the_parameters_of_each_trained_model(self):
+        part, called = self.models_of(sample_runs.case("cpu"), sample_runs.case("ddp", world=2), sample_runs.case("tp", workload="gpt", model="tiny"),
+                                      sample_runs.case("ddp", workload="convnet", status="failed"))
+        self.assertEqual(called, ["list gpt --parameters --model=tiny -o json", "list mnist-mlp --parameters -o json"])
+        self.assertEqual(re.findall("<summary>(.*?)</summary>", part), ["gpt tiny: 1 parameter", "mnist-mlp: 1 parameter"])
+        row = part[part.index("<tbody>"):part.index("</tbody>")]
+        self.assertEqual(re.findall(">([^<]+)</t[hd]>", row), ["embed.weight", "257 x 18", "embed, head", "root", "cut in dimension 0", "-"])
+
+    def test_the_report_page_has_the_reason_why_the_parameters_of_a_model_are_not_listed(self):
+        part, called = self.models_of(sample_runs.case(workload="mine"), code=2, stderr="dpbench: known: <gpt>")
+        self.assertEqual(called, ["list mine --parameters -o json"])
+        self.assertIn("<code>mine</code>: known: &lt;gpt&gt;</p>", part)
+        big = sample_runs.case(workload="gpt", model="llama-1b")
+        big["launches"][0]["ranks"][0]["model_bytes"] = 5 << 30
+        # A report must not make dpbench import a Python module or load a plug-in.
+        for case, reason in ((big, "5.0 GiB"), (sample_runs.case(workload="gpt", scale=2), "--scale 2"),
+                             (sample_runs.case(workload="gpt", model="os:system"), "own workloads"),
+                             (sample_runs.case(workload="--plugin=./x.so"), "own workloads"), (sample_runs.case(workload="gpt --model"), "own workloads")):
+            part, called = self.models_of(case)
+            self.assertEqual(called, [], reason)
+            self.assertIn(reason, part)
+
     def test_the_report_page_omits_empty_sections(self):
         made = page_of(sample_runs.usual())
+        self.assertNotIn(">Parameters of the models<", made)
         self.assertNotIn('aria-label="Collectives"', made)
         self.assertNotIn('aria-label="Memory"', made)
         self.assertNotIn(">Conformance<", made)
