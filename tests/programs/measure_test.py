@@ -171,6 +171,17 @@ class Memory(unittest.TestCase):
             self.assertAlmostEqual(sum(parts[strategy].values()) / sum(formula.values()), 1, delta=0.15, msg=strategy)
         self.assertAlmostEqual(parts["ddp"]["activations"] / parts["cpu"]["activations"], 1, delta=0.05)
 
+    def test_buckets_count_as_gradients_if_gradients_are_views_of_them_else_as_buffers(self):
+        report = run("--workload", "gpt", "--model", "layers=2,hidden=128,heads=4,seq=64,vocab=512", "--cpus", "2", "--backend", "gloo",
+                     "--check", "off", "--launches", "1", "--samples", "1", "--steps", "2", "--no-baseline",
+                     "--param", "ddp.gradient_as_bucket_view=on,off", strategy="ddp", codes=(0, 4))  # 4: disturbed, which changes no memory
+        for case, part, other in zip(report["cases"], ("gradients", "buffers"), ("buffers", "gradients"), strict=True):
+            for rank in case["launches"][0]["ranks"]:
+                found = rank["profile"]["memory"]
+                self.assertAlmostEqual(found[part] / rank["model_bytes"], 1, delta=0.05, msg=case["id"])
+                # At the peak, in the forward pass, gradients that are not views have not been allocated yet.
+                self.assertLess(found[other], 0.05 * rank["model_bytes"], case["id"])
+
     def test_the_memory_of_a_gpt_under_the_fast_runtime_is_near_its_formula(self):
         report = run("--workload", "gpt", "--model", "layers=2,hidden=128,heads=4,seq=64,vocab=512", "--cpus", "2", "--runtime", "fast",
                      "--backend", "gloo", "--check", "off", "--launches", "1", "--samples", "1", "--steps", "2", strategy="cpu,ddp")

@@ -82,7 +82,8 @@ struct Table<MemoryParts> {
       Field{"state", "bytes", &M::state, "state of the optimizer", range::not_negative},
       Field{"activations", "bytes", &M::activations, "tensors allocated in forward passes", range::not_negative},
       Field{"buffers", "bytes", &M::buffers,
-            "tensors allocated for communication, such as gathered parameters, and others kept between steps",
+            "tensors allocated for communication, such as gathered parameters, and others kept between steps, such as "
+            "buckets of which gradients are no views",
             range::not_negative},
       Field{"temporary", "bytes", &M::temporary,
             "other tensors, such as those of a backward pass or of an optimizer's step", range::not_negative}};
@@ -157,8 +158,9 @@ struct Table<Profile> {
       later(Field{"flop", "operations", &P::flop, "floating-point operations of this rank per step",
                   range::not_negative}),
       later(Field{"memory", "-", &P::memory,
-                  "memory of CPU tensors of 8 KiB or more at the peak of a step, by part; null on a GPU, if steps are "
-                  "replayed, or if the strategy shows only copies of its tensors; since 1.9"})};
+                  "memory of CPU tensors of 8 KiB or more at the peak of a step, by part; null on a GPU (see "
+                  "peak_device_bytes), if steps are replayed, or if the strategy shows only copies of its tensors; "
+                  "since 1.9"})};
 };
 
 // Peak compute and memory rates of the machine, measured in the same run as the case, with the threads or the GPU of
