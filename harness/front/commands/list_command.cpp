@@ -27,6 +27,7 @@ struct ListOptions {
   std::string topic;
   Selection what;  // the user's choice of plug-ins, Python interpreter and --model
   bool parameters = false;
+  double timeout_s = 300;  // limit on the time that Python files may take
   Form output = Form::table;
 };
 
@@ -52,6 +53,9 @@ void add_flags(CLI::App& app, ListOptions& o) {
       ->type_name("FILE");
   app.add_option("--python", o.what.python, "interpreter for Python files, with its torch [python3]")
       ->type_name("PROGRAM");
+  app.add_option("--timeout", o.timeout_s, "seconds until Python files fail that are still being imported [300]")
+      ->check(between(0.1, 1e6, true))
+      ->type_name("S");
   add_output(app, o.output, {Form::table, Form::json, Form::markdown});
 }
 
@@ -246,7 +250,8 @@ std::string parameters_text(const std::string& workload, const fs::path& worker,
   if (!find_entry(all.workloads, workload))
     throw UsageError("--parameters needs a workload" + did_you_mean(workload, names_for_users(all.workloads)) +
                      "; known: " + join(names_for_users(all.workloads)));
-  const Json json = query_parameters(worker, workload, options.what.model, options.what.plugins, options.what.python);
+  const Json json = query_parameters(worker, workload, options.what.model, options.what.plugins, options.what.python,
+                                     options.timeout_s);
   if (options.output == Form::json) return json_text(json);
   const std::vector<Cells> rows = parameter_rows(json);
   return rows_text(rows, std::vector<bool>(rows.front().size(), false), options.output);
@@ -261,7 +266,7 @@ int list(const ListOptions& given) {
   settle_plugins(options.what, worker);
   // --model MODULE:CLASS makes the class a workload, and this workload becomes the topic.
   if (!options.what.workloads.empty()) options.topic = options.what.workloads[0];
-  const Catalogue all = load_catalogue(worker, options.what.plugins, options.what.python);
+  const Catalogue all = load_catalogue(worker, options.what.plugins, options.what.python, options.timeout_s);
   const auto text = [&] {
     if (options.parameters) return parameters_text(options.topic, worker, options, all);
     if (options.output == Form::json) return list_json(options.topic, all).dump(1) + "\n";

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <climits>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -31,7 +33,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t max_catalogue_bytes = 4 << 20;
-constexpr int catalogue_seconds = 60;
+constexpr double library_answer_s = 60;  // limit for a worker that no Python interpreter hosts
 
 // Returns the files of dpbench's Python package that register this strategy of PyTorch's (py-ddp and others). Only
 // these files are loaded, because importing the PyTorch modules of all files takes seconds. For an unknown name that
@@ -50,6 +52,7 @@ std::set<std::string> files_of_pytorchs(const fs::path& worker, const std::strin
 
 struct Captured {
   int status = 0;
+  bool late = false;  // true: the program took too long and was killed
   std::string output;
 };
 
@@ -59,21 +62,24 @@ std::array<Fd, 2> pipe_pair() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-// Runs a program and captures its stdout. Kills the program after a minute, or if it prints too much.
-Captured run_and_capture(const Program& program_without_output) {
+// Runs a program and captures its stdout. Kills the program after `limit_s` seconds, or if it prints too much.
+Captured run_and_capture(const Program& program_without_output, double limit_s) {
   auto [ours, theirs] = pipe_pair();
   Program program = program_without_output;
   program.output = theirs.get();
   const Child child = spawn(program);
   theirs.reset();
   Captured captured;
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(catalogue_seconds);
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limit_s * 1000));
   std::array<char, 65536> buffer;
   while (captured.output.size() < max_catalogue_bytes) {
     pollfd polled{ours.get(), POLLIN, 0};
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
-    if (left <= 0 || ::poll(&polled, 1, static_cast<int>(left)) <= 0) break;
+    const int ready = left > 0 ? ::poll(&polled, 1, static_cast<int>(std::min<int64_t>(left, INT_MAX))) : 0;
+    captured.late = ready == 0;
+    if (ready <= 0) break;
     const ssize_t got = ::read(ours.get(), buffer.data(), buffer.size());
     if (got <= 0) break;
     captured.output.append(buffer.data(), static_cast<size_t>(got));
@@ -157,7 +163,8 @@ fs::path checked_plugin(const std::string& file) {
 // Starts the worker program with the arguments `words` and the plug-ins, and returns its stdout. Throws UsageError with
 // the worker's output if the worker fails.
 std::string ask_worker(const fs::path& worker, const std::vector<std::string>& words,
-                       const std::vector<std::string>& plugins, const PythonHost& host, bool with_cuda) {
+                       const std::vector<std::string>& plugins, const PythonHost& host, double answer_s,
+                       bool with_cuda) {
   const bool hosted = !host.interpreter.empty();
   Program program{
       .path = hosted ? host.interpreter : worker.string(), .arguments = host.arguments, .variables = {}, .cpus = {}};
@@ -169,11 +176,16 @@ std::string ask_worker(const fs::path& worker, const std::vector<std::string>& w
   program.errors = errors.get();
   // --no-cuda must be the last argument: older workers read arguments in pairs and ignore an unpaired last one.
   if (!with_cuda) program.arguments.emplace_back("--no-cuda");
-  const Captured captured = run_and_capture(program);
+  const double limit_s = hosted ? answer_s : library_answer_s;
+  const Captured captured = run_and_capture(program, limit_s);
   if (captured.status == 0) return captured.output;
   std::string said(65536, '\0');
   said.resize(static_cast<size_t>(std::max<ssize_t>(::pread(errors.get(), said.data(), said.size(), 0), 0)));
   if (WIFEXITED(captured.status) && WEXITSTATUS(captured.status) == exit_usage) throw_usage_error(said);
+  if (captured.late && hosted)
+    throw UsageError("--plugin: " + host.interpreter + " did not list the strategies and workloads within " +
+                     std::to_string(std::lround(limit_s)) + " s. If it needs longer, raise --timeout. Its output: " +
+                     one_line(said, 2048));
   throw UsageError((plugins.empty() ? std::string("the worker fails") : "--plugin: the worker fails with it") + " (" +
                    describe_exit(captured.status) + "): " + one_line(said, 2048));
 }
@@ -221,27 +233,29 @@ void settle_plugins(Selection& what, const fs::path& worker) {
   what.model.clear();
 }
 
-Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const PythonHost& host) {
+Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const PythonHost& host,
+                          double answer_s) {
   const bool gpu = has_gpu();
   const Catalogue asked =
-      parse_catalogue(ask_worker(worker, {"--catalogue"}, plugins, host, gpu), "the worker's catalogue");
+      parse_catalogue(ask_worker(worker, {"--catalogue"}, plugins, host, answer_s, gpu), "the worker's catalogue");
   return gpu ? asked : with_cuda_as_built(asked, worker);
 }
 
 Json query_parameters(const fs::path& worker, const std::string& workload, const std::string& model,
-                      const std::vector<std::string>& plugins, const std::string& python) {
+                      const std::vector<std::string>& plugins, const std::string& python, double answer_s) {
   return parse_json(ask_worker(worker, {"--parameters", workload, model}, plugins,
-                               find_python_host(worker, plugins, python), /*with_cuda=*/false),
+                               find_python_host(worker, plugins, python), answer_s, /*with_cuda=*/false),
                     "the worker's list of parameters");
 }
 
 std::vector<std::string> query_refusals(const fs::path& worker, const std::vector<std::string>& choices,
-                                        const std::vector<std::string>& plugins, const std::string& python) {
+                                        const std::vector<std::string>& plugins, const std::string& python,
+                                        double answer_s) {
   std::vector<std::string> words = {"--refusals"};
   words.insert(words.end(), choices.begin(), choices.end());
-  const Json answer =
-      parse_json(ask_worker(worker, words, plugins, find_python_host(worker, plugins, python), /*with_cuda=*/false),
-                 "the worker's list of refused parameter values");
+  const Json answer = parse_json(ask_worker(worker, words, plugins, find_python_host(worker, plugins, python), answer_s,
+                                            /*with_cuda=*/false),
+                                 "the worker's list of refused parameter values");
   if (answer.size() != choices.size())
     throw UsageError("the worker does not answer for each choice of parameter values. Build it again");
   std::vector<std::string> reasons;
@@ -252,9 +266,10 @@ std::vector<std::string> query_refusals(const fs::path& worker, const std::vecto
 
 std::string torch_of(const fs::path& worker) { return read_catalogue_file(worker).torch; }
 
-Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const std::string& python) {
+Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins, const std::string& python,
+                         double answer_s) {
   if (std::ranges::any_of(plugins, is_python))
-    return query_catalogue(worker, plugins, find_python_host(worker, plugins, python));
+    return query_catalogue(worker, plugins, find_python_host(worker, plugins, python), answer_s);
   if (!plugins.empty()) return query_catalogue(worker, plugins);
   const Catalogue written = read_catalogue_file(worker);
   // A CUDA library that could not be loaded at build time may load now. So query the worker instead of the file if

@@ -75,6 +75,10 @@ void require_accessible(const std::string& data) {
     throw UsageError("--data " + data + ": " + (error ? error.message() : "no such file or directory"));
 }
 
+// Returns the limit on the seconds that a Python interpreter may take to import the user's files and answer a query.
+// Unlike a rank, it reports no progress meanwhile, and imports from a cold disk take minutes.
+double answer_s(const MeasuringOptions& options) { return 10 * options.timeout_s; }
+
 // Returns a case's choice of parameter values, model and mesh as the text of a JSON object. The model comes first, so
 // that choices of one model are neighbours if sorted: the worker then makes it once. with_model: false for
 // `check`, which runs cases with refused models and reports the refusals; model and mesh are then left out.
@@ -101,8 +105,8 @@ std::map<std::string, std::string> refusals_by_choice(const Prepared& prepared, 
   if (reasons.empty()) return reasons;
   std::vector<std::string> asked;
   for (const auto& [choice, none] : reasons) asked.push_back(choice);
-  const auto answers =
-      query_refusals(prepared.worker, asked, prepared.options.what.plugins, prepared.options.what.python);
+  const auto answers = query_refusals(prepared.worker, asked, prepared.options.what.plugins,
+                                      prepared.options.what.python, answer_s(prepared.options));
   for (size_t i = 0; i < asked.size(); ++i) reasons[asked[i]] = answers[i];
   return reasons;
 }
@@ -113,7 +117,8 @@ Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world)
   require_accessible(options.what.data_dir);
   settle_plugins(options.what, worker);
   Prepared prepared{.options = std::move(options), .world = world, .worker = worker, .gpus = survey_gpus()};
-  prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins, prepared.options.what.python);
+  prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins, prepared.options.what.python,
+                                      answer_s(prepared.options));
   prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
   return prepared;
 }

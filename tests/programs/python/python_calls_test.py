@@ -182,6 +182,18 @@ class Files(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, r"--python: \S+ .*\btorch\b")
 
+    def test_an_interpreter_that_takes_too_long_is_killed_naming_the_limit_and_the_flag_timeout(self):
+        with tempfile.TemporaryDirectory() as folder:
+            slow = pathlib.Path(folder, "slow")
+            slow.write_text("#!/bin/sh\necho still importing >&2\nsleep 100\n", encoding="utf-8")
+            slow.chmod(0o755)
+            for words in (["check", "--timeout", "0.2", "-n"], ["list", "--timeout", "2"]):
+                with self.subTest(words):
+                    done = subprocess.run([DPBENCH, *words, "--python", slow, "--plugin", EXAMPLE], capture_output=True, text=True,
+                                          timeout=60)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertRegex(done.stderr, r"\b2 s\b.*--timeout.*still importing")
+
     def test_list_prints_the_default_and_range_of_the_parameter_bucket_mb_of_py_ddp(self):
         done = subprocess.run([DPBENCH, "list", "py-ddp", "--python", interpreter()], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
