@@ -425,6 +425,39 @@ class Cli(Runs):
         self.assertEqual(message["backend nccl"]["remedy"], "python3 -m venv torch && torch/bin/pip install torch==2.11.0 && "
                          "DPBENCH_TORCH=torch scripts/dpbench doctor")
 
+    def test_doctor_names_the_interpreter_of_python_files_and_its_torch_without_importing_torch(self):
+        def put(name, text):
+            path = os.path.join(self.directory, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(path, 0o755)
+            return path
+
+        def found(*words, code=0):
+            return {check["what"]: check for check in json.loads(self.run_it("doctor", *words, "-o", "json", code=code).stdout)}["Python"]
+
+        self.variables["DPBENCH_WORKER"] = put("dpbench-worker", f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')
+        shutil.copy(os.path.join(os.path.dirname(WORKER), "catalogue.json"), self.directory)
+        self.assertIn("libdpbench_python.so", found()["found"])
+        put("python/libdpbench_python.so", "")
+        bare = put("bare", f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+        self.assertEqual(found("--python", bare, code=2)["state"], "MISSING")
+        put("torch/__init__.py", "raise SystemExit('imported')\n")
+        python = put("tools/python3", f'#!/bin/sh\nPYTHONPATH={self.directory} exec {sys.executable} "$@"\n')
+        self.variables["PATH"] = f"{self.directory}/tools:{os.environ['PATH']}"
+        for version, state, remedy in (("2.11.0+cpu", "ok", ""), ("2.12.1+cu130", "note", f"DPBENCH_TORCH={self.directory}/torch scripts/dpbench")):
+            put("torch/version.py", f"__all__ = ['__version__']\n__version__ = '{version}'\n")
+            with self.subTest(version):
+                check = found()
+                self.assertEqual(check["state"], state)
+                self.assertRegex(check["found"], f"^{re.escape(python)}, torch {re.escape(version)}, .*(2\\.11\\.0|is built)")
+                self.assertIn(remedy, check["remedy"])
+        self.assertEqual(found("--python", "tools/python3", code=2)["state"], "MISSING")
+        self.variables["PATH"] = self.directory
+        self.assertIn("torch==2.11.0", found()["remedy"])
+        self.assertIn("no python3 on PATH", found()["found"])
+
     def test_doctor_fails_if_the_results_directory_cannot_be_used(self):
         found = lambda code: {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json", code=code).stdout)}["results directory"]
         self.assertIn("working directory", found(0)["found"])

@@ -12,6 +12,7 @@
 #include "harness/front/cli/flags.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/launch/exit_code.h"
+#include "harness/front/launch/python_host.h"
 #include "harness/front/launch/worker_program.h"
 #include "harness/front/process/scratch.h"
 #include "harness/front/process/spawn.h"
@@ -29,6 +30,15 @@ namespace {
 struct EnvOptions {
   Form output = Form::table;
 };
+
+struct DoctorOptions : EnvOptions {
+  std::string python;  // value of --python; empty: python3 on PATH
+};
+
+void add_doctor_flags(CLI::App& app, DoctorOptions& o) {
+  app.add_option("--python", o.python, "interpreter for Python files, with its torch [python3]")->type_name("PROGRAM");
+  add_output(app, o.output, {Form::table, Form::json});
+}
 
 void add_flags(CLI::App& app, EnvOptions& o) { add_output(app, o.output, {Form::table, Form::json}); }
 
@@ -59,12 +69,41 @@ Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
   }
 }
 
+std::string venv_with_torch(const Catalogue& catalogue) {
+  return "python3 -m venv torch && torch/bin/pip install torch==" + catalogue.torch;
+}
+
+// Checks the interpreter of Python plug-ins. A run without such plug-ins needs none, so a fault is only a note, unless
+// the user named the interpreter.
+Check python_check(const fs::path& worker, const Catalogue& catalogue, const std::string& asked) {
+  const Finding fault = asked.empty() ? Finding::note : Finding::bad;
+  const std::string other = venv_with_torch(catalogue) + ", then --python torch/bin/python";
+  try {
+    shipped_file(worker, "host.py");
+  } catch (const UsageError& error) {
+    return {fault, "Python", error.what(), "scripts/dpbench (builds it)"};
+  }
+  std::string interpreter;
+  try {
+    interpreter = find_interpreter(asked);
+  } catch (const UsageError& error) {
+    return {fault, "Python", error.what(), other};
+  }
+  const InterpreterTorch torch = torch_of_interpreter(interpreter);
+  const std::string shown = sanitised(interpreter);
+  if (torch.version.empty()) return {fault, "Python", shown + " has no torch", other};
+  const std::string found = shown + ", torch " + sanitised(torch.version);
+  if (torch.version.substr(0, torch.version.find('+')) == catalogue.torch)
+    return {Finding::good, "Python", found + ", for which dpbench is built", ""};
+  return {fault, "Python", found + ", but dpbench was built with " + catalogue.torch,
+          "DPBENCH_TORCH=" + shell_word(torch.folder) + " scripts/dpbench doctor (builds for it once); or " + other};
+}
+
 // Returns the commands that install what a build with CUDA needs and build dpbench again. A torch wheel brings the CUDA
 // libraries and NCCL's header, but no compiler.
 std::string cuda_remedy(const Catalogue& catalogue) {
   const std::string toolkit = "apt-get install cuda-toolkit (of NVIDIA's: developer.nvidia.com/cuda-downloads); ";
-  return (catalogue.cuda.empty() ? toolkit : "") +
-         "python3 -m venv torch && torch/bin/pip install torch==" + catalogue.torch +
+  return (catalogue.cuda.empty() ? toolkit : "") + venv_with_torch(catalogue) +
          " && DPBENCH_TORCH=torch scripts/dpbench doctor";
 }
 
@@ -114,19 +153,20 @@ std::string mark(Finding finding) {
   return finding == Finding::good ? "ok" : finding == Finding::note ? "note" : "MISSING";
 }
 
-std::vector<Check> all_checks() {
+std::vector<Check> all_checks(const std::string& python) {
   fs::path worker;
   Catalogue catalogue;
   std::vector<Check> checks = {worker_check(worker)};
   if (!worker.empty()) checks.push_back(catalogue_check(worker, catalogue));
+  if (!catalogue.torch.empty()) checks.push_back(python_check(worker, catalogue, python));
   for (auto& check : gpu_checks(catalogue)) checks.push_back(std::move(check));
   checks.push_back(memory_check());
   checks.push_back(results_check());
   return checks;
 }
 
-int doctor(const EnvOptions& options) {
-  const auto checks = all_checks();
+int doctor(const DoctorOptions& options) {
+  const auto checks = all_checks(options.python);
   std::vector<Cells> rows = {{"STATE", "WHAT", "FOUND", "REMEDY"}};
   Json json = Json::array();
   bool bad = false;
@@ -189,7 +229,7 @@ Command doctor_command() {
                           .summary = "report missing parts of this machine, with the commands that add them",
                           .examples = {{"doctor", ""}, {"doctor && dpbench", "run only if nothing is missing"}},
                           .exit_codes = {}},
-                         add_flags, doctor);
+                         add_doctor_flags, doctor);
 }
 
 Command env_command() {

@@ -15,6 +15,18 @@ struct PythonHost {
 // True if the plug-in is a Python file.
 bool is_python(const std::string& plugin);
 
+// Returns the path of the interpreter. `asked` is the value of --python; empty: python3 on PATH. Throws UsageError if
+// there is no such interpreter.
+std::string find_interpreter(const std::string& asked);
+
+// The torch that an interpreter imports. Both texts are empty if it has none.
+struct InterpreterTorch {
+  std::string version, folder;  // such as "2.11.0+cpu"
+};
+
+// Finds an interpreter's torch without importing it, which would take seconds.
+InterpreterTorch torch_of_interpreter(const std::string& interpreter);
+
 // Returns the Python host for these plug-ins. `asked` is the value of --python; empty: python3 on PATH. Throws
 // UsageError if there is no such interpreter, or if the worker was installed without its library for Python.
 PythonHost find_python_host(const std::filesystem::path& worker, const std::vector<std::string>& plugins,

@@ -1,16 +1,11 @@
 #include "harness/front/launch/worker_program.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <climits>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +15,7 @@
 #include <string_view>
 
 #include "harness/front/launch/exit_code.h"
-#include "harness/front/process/spawn.h"
+#include "harness/front/process/capture.h"
 #include "harness/front/text/paths.h"
 #include "harness/front/text/text.h"
 #include "harness/report/machine/gpu_survey.h"
@@ -32,7 +27,6 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t max_catalogue_bytes = 4 << 20;
 constexpr double library_answer_s = 60;  // limit for a worker that no Python interpreter hosts
 
 // Returns the files of dpbench's Python package that register this strategy of PyTorch's (py-ddp and others). Only
@@ -48,46 +42,6 @@ std::set<std::string> files_of_pytorchs(const fs::path& worker, const std::strin
     if (read_text(file, 1 << 20).find("strategy(\"" + strategy + "\"") != std::string::npos) found.insert(file);
   }
   return found.empty() ? all : found;
-}
-
-struct Captured {
-  int status = 0;
-  bool late = false;  // true: the program took too long and was killed
-  std::string output;
-};
-
-std::array<Fd, 2> pipe_pair() {
-  std::array<int, 2> ends{};
-  check(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe failed");
-  return {Fd(ends[0]), Fd(ends[1])};
-}
-
-// Runs a program and captures its stdout. Kills the program after `limit_s` seconds, or if it prints too much.
-Captured run_and_capture(const Program& program_without_output, double limit_s) {
-  auto [ours, theirs] = pipe_pair();
-  Program program = program_without_output;
-  program.output = theirs.get();
-  const Child child = spawn(program);
-  theirs.reset();
-  Captured captured;
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limit_s * 1000));
-  std::array<char, 65536> buffer;
-  while (captured.output.size() < max_catalogue_bytes) {
-    pollfd polled{ours.get(), POLLIN, 0};
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
-    const int ready = left > 0 ? ::poll(&polled, 1, static_cast<int>(std::min<int64_t>(left, INT_MAX))) : 0;
-    captured.late = ready == 0;
-    if (ready <= 0) break;
-    const ssize_t got = ::read(ours.get(), buffer.data(), buffer.size());
-    if (got <= 0) break;
-    captured.output.append(buffer.data(), static_cast<size_t>(got));
-  }
-  pollfd ended{child.pidfd.get(), POLLIN, 0};
-  if (::poll(&ended, 1, 2000) <= 0 || captured.output.size() >= max_catalogue_bytes) ::kill(-child.pid, SIGKILL);
-  ::waitpid(child.pid, &captured.status, 0);
-  return captured;
 }
 
 Catalogue parse_catalogue(const std::string& text, const std::string& what) {
@@ -184,8 +138,8 @@ std::string ask_worker(const fs::path& worker, const std::vector<std::string>& w
   if (WIFEXITED(captured.status) && WEXITSTATUS(captured.status) == exit_usage) throw_usage_error(said);
   if (captured.late && hosted)
     throw UsageError("--plugin: " + host.interpreter + " did not list the strategies and workloads within " +
-                     std::to_string(std::lround(limit_s)) + " s. If it needs longer, raise --timeout. Its output: " +
-                     one_line(said, 2048));
+                     std::to_string(std::lround(limit_s)) +
+                     " s. If it needs longer, raise --timeout. Its output: " + one_line(said, 2048));
   throw UsageError((plugins.empty() ? std::string("the worker fails") : "--plugin: the worker fails with it") + " (" +
                    describe_exit(captured.status) + "): " + one_line(said, 2048));
 }
