@@ -110,6 +110,22 @@ class CpuOnly(unittest.TestCase):
         self.assertGreater(len(wanted), 50)
         self.assertEqual(sorted(wanted - offered), [])
 
+    def test_libtorch_cuda_is_loaded_only_from_the_folder_of_the_loaded_libtorch_cpu(self):
+        if not os.path.exists(os.path.join(BUILD, "lib/libdpbench_cuda.so")):
+            self.skipTest("built without a CUDA toolkit")
+        listing = output_of("ldd", os.path.join(BUILD, "lib/libdpbench_core.so"))
+        torch = pathlib.Path(places_of(["libtorch_cpu.so"], listing)["libtorch_cpu.so"]).parent
+        with tempfile.TemporaryDirectory() as folder:  # another LibTorch of the same version, without CUDA
+            for library in torch.iterdir():
+                if not library.name.startswith("libtorch_cuda"):
+                    pathlib.Path(folder, library.name).symlink_to(library)
+            others = {os.path.dirname(path) for path in re.findall(r"=> (/\S+)", listing)} - {str(torch)}
+            done = subprocess.run([os.path.join(BUILD, "bin/dpbench-worker"), "--catalogue"], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "LD_LIBRARY_PATH": ":".join([folder, *sorted(others)])})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (missing,) = json.loads(done.stdout)["not_built"]
+            self.assertIn(f"{folder}/libtorch_cuda.so", missing["reason"])
+
     def test_libraries_that_ldd_misses_are_searched_next_to_torch(self):
         with tempfile.TemporaryDirectory() as folder:
             beside = pathlib.Path(folder, "nvidia/cu13/lib/libcudart.so.13")

@@ -85,6 +85,21 @@ class Build(unittest.TestCase):
             done = subprocess.run([self.root / "build/release/bin/dpbench", "x"], check=True, capture_output=True, text=True)
             self.assertEqual(done.stdout, f"first x {torch}\n")
 
+    def test_scripts_dpbench_builds_again_for_another_torch_at_the_same_path_also_if_its_files_are_old(self):
+        torch = self.root / "env/lib/python3.12/site-packages/torch"
+        torch.mkdir(parents=True)
+        (self.root / "CMakeLists.txt").write_text(
+            TOY.replace("add_custom", f"target_include_directories(dpbench PRIVATE {torch})\nadd_custom"), encoding="utf-8")
+        (self.root / "main.cpp").write_text('#include <cstdio>\n#include "variant.h"\nint main() { std::puts(VARIANT); }\n', encoding="utf-8")
+        for variant in ("2.11.0+cpu", "2.11.0+cu130"):
+            (torch / "version.py").write_text(f"__version__ = '{variant}'\n", encoding="utf-8")
+            (torch / "variant.h").write_text(f'#define VARIANT "{variant}"\n', encoding="utf-8")
+            os.utime(torch / "variant.h", (0, 0))
+            for configures in (True, False):
+                result = self.run_toy(DPBENCH_TORCH=str(self.root / "env"))
+                self.assertEqual(result.stdout, f"{variant}\n", result.stderr)
+                self.assertEqual("configuring" in result.stderr, configures, result.stderr)
+
     def test_setup_runs_again_if_dpbench_torch_is_set_or_unset_but_not_if_its_value_changes(self):
         tools = self.root / "tools"
         tools.mkdir()

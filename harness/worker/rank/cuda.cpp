@@ -1,8 +1,10 @@
 #include "harness/worker/rank/cuda.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <array>
+#include <filesystem>
 
 #include <ATen/Context.h>
 
@@ -18,10 +20,32 @@ bool succeeded(const char* name, Arguments... arguments) {
   return function && function(arguments...) == 0;
 }
 
+#ifdef DPBENCH_CUDA_LIBRARY
+// Loads libtorch_cuda from the folder of this process's libtorch_cpu. A Python interpreter can have another LibTorch of
+// the same version than the one in the run path of dpbench's CUDA library: for another CUDA, or without CUDA. Returns
+// an empty string on success, otherwise the reason for the failure.
+std::string load_torch_cuda() {
+  std::string library = "libtorch_cuda.so";
+  link_map* cpu = nullptr;
+  if (void* handle = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+      handle && dlinfo(handle, RTLD_DI_LINKMAP, &cpu) == 0)
+    library = std::filesystem::path(cpu->l_name).replace_filename(library);
+  if (!dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL))
+    return std::string("its library cannot be loaded: ") + dlerror();
+  const std::string built = DPBENCH_CUDA_BUILT;
+  int packed = 0;
+  if (!succeeded("cudaRuntimeGetVersion", &packed)) return "";
+  const std::string found = cuda_version(packed);
+  if (found.substr(0, found.find('.')) == built.substr(0, built.find('.'))) return "";
+  return "dpbench was built with CUDA " + built + ", but " + library + " uses CUDA " + found;
+}
+#endif
+
 }  // namespace
 
 std::string load_cuda() {
 #ifdef DPBENCH_CUDA_LIBRARY
+  if (const std::string reason = load_torch_cuda(); !reason.empty()) return reason;
   if (!dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL))
     return std::string("its library cannot be loaded: ") + dlerror();
   // by default, torch would run float32 convolutions in the less precise TF32
