@@ -52,7 +52,7 @@ class ProveFresh(unittest.TestCase):
                          ["scripts/dpbench", "scripts/dpbench report results/a --html report.html", "scripts/test"])
         self.assertRegex(rows[3][0], r"^scripts/dpbench check --python torch/bin/python .*plain_average\.py")
         self.assertRegex(page, r"(?m)^.*\b\d+\.\d of .*\bcores\b.*\b10 s\b")
-        self.assertIn("$ scripts/dpbench\na table\n$ scripts/test\n3 passed, 0 failed, 0 skipped\n", page)
+        self.assertIn(f"$ scripts/dpbench\na table\n$ {rows[3][0]}\na table\n$ scripts/test\n3 passed, 0 failed, 0 skipped\n", page)
 
     def test_prove_fresh_fails_if_dpbench_prints_no_chart_command_or_that_command_draws_no_chart(self):
         for toy in (TOY.replace("touch", "exit 4; touch"), TOY.replace('echo x >"$4"', ":"), TOY.replace("Charts:", "None:")):
