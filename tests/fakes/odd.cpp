@@ -1,5 +1,5 @@
 // "odd" is a correct data-parallel strategy of unusual construction, chosen by --param odd.how=... Its results differ
-// from other strategies' by rounding, which no audit may report as a mistake.
+// from other strategies' by rounding, which no audit may report as a mistake. With how=float32-only it refuses float64.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -15,7 +15,8 @@ namespace dpbench {
 namespace {
 
 constexpr char own_optimizer[] = "own-optimizer", float64_copy[] = "float64-copy",
-               divided_loss[] = "loss-divided-by-the-world", each_reduced[] = "each-micro-batch-reduced";
+               divided_loss[] = "loss-divided-by-the-world", each_reduced[] = "each-micro-batch-reduced",
+               float32_only[] = "float32-only";
 
 Setup with_workload(const Setup& setup, const Workload& workload) {
   return {.workload = workload,
@@ -44,6 +45,7 @@ class Odd : private WithScaledLoss, public TrainedStrategy {
         group_(setup.mesh.group()),
         optimizer_(setup.workload.optimizer()) {
     if (setup.clip_norm) throw UsageError("odd does not clip");
+    if (how_ == float32_only && setup.dtype == at::kDouble) throw UsageError("needs float32");
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
@@ -151,7 +153,8 @@ const RegisterStrategy odd{
      .summary = "averages gradients in an unusual way",
      .buffers = Buffers::local,
      .params = {{"how", own_optimizer, "unusual part",
-                 std::string(own_optimizer) + "|" + float64_copy + "|" + divided_loss + "|" + each_reduced}},
+                 std::string(own_optimizer) + "|" + float64_copy + "|" + divided_loss + "|" + each_reduced + "|" +
+                     float32_only}},
      .make = [](const Setup& setup) { return std::make_unique<Odd>(setup); },
      .promise = [](StrategyInfo& info,
                    const Params& params) { info.reduces_each_micro_batch = params.text("how") == each_reduced; }}};

@@ -124,6 +124,23 @@ class Audit(unittest.TestCase):
                 audit = [row for row in case["checks"] if row["name"] == "audit"]
                 self.assertEqual((code, case["status"], [row["status"] for row in audit]), (0, "ok", ["passed"]), case)
 
+    def check(self, way):
+        """Checks the strategy "odd". Returns the exit code and the first line."""
+        done = subprocess.run([DPBENCH, "check", "--plugin", ODD_PLUGIN, "--strategy", "odd", "--param", f"how={way}", "--cpus", "2",
+                               "--workload", "mnist-mlp", "--backend", "shm", "--progress", "none"],
+                              capture_output=True, text=True, timeout=240)
+        return done.returncode, done.stdout.partition("\n")[0]
+
+    def test_a_strategy_that_refuses_float64_alone_is_checked_in_part_and_exits_4(self):
+        code, line = self.check("float32-only")
+        self.assertEqual(code, 4, line)
+        self.assertRegex(line, r"1 of 1 cases could be checked, 1 of these in part \(refused: .*\bfloat32\): [1-9]\d* checks passed, 0 failed")
+
+    def test_a_strategy_that_refuses_clipping_passes_the_checks_of_a_case_without_clipping(self):
+        code, line = self.check("own-optimizer")
+        self.assertEqual(code, 0, line)
+        self.assertNotIn("in part", line)
+
     def duel(self, way, *flags):
         """Compares the strategy with itself over 10 pairs of blocks, 2 in each launch. Returns the case of the report."""
         with tempfile.TemporaryDirectory() as out:

@@ -23,11 +23,14 @@ class Failures {
  public:
   static constexpr int64_t never = std::numeric_limits<int64_t>::max();
 
+  explicit Failures(const CaseSpec& spec) : spec_(spec) {}
+
   void observe(const Scenario& scenario, const Evidence& evidence) {
     std::string& kind = evidence.echo ? peer_mismatch : exception;
     if (!evidence.error.empty() && !evidence.refused() && kind.empty())
       kind = first_line(evidence.error) + place(scenario, ", step " + std::to_string(evidence.steps.size()));
-    refusal = std::max(refusal, evidence.refusal);
+    const bool feature = evidence.refusal == Refusal::scenario && has_unused_feature(scenario);
+    refusal = std::max(refusal, feature ? Refusal::feature : evidence.refusal);
     const bool intended = scenario.poison || scenario.huge;
     for (size_t step = 0; step < evidence.steps.size() && !intended && when == never; ++step)
       check_finite(scenario, evidence.steps[step], static_cast<int64_t>(step));
@@ -35,7 +38,7 @@ class Failures {
   }
 
   std::string exception, peer_mismatch, not_finite;
-  // What the strategy has refused to run so far: nothing, at least one scenario, or the case's kind of model.
+  // What the strategy has refused to run so far.
   Refusal refusal = Refusal::none;
   // Position of the first non-finite value in the order of scenarios (test runs of the strategy), their steps, and the
   // kinds of value (loss, gradient, parameter). The positions on different ranks are comparable, because all ranks run
@@ -47,6 +50,12 @@ class Failures {
     return " (in the checks: scenario " + scenario.name + step + ")";
   }
 
+  // True if the scenario has micro-batches, clipping or load(), and steps of the timed case do not have this.
+  bool has_unused_feature(const Scenario& scenario) const {
+    return (scenario.accumulate > 1 && spec_.accumulate == 1) || (scenario.clip > 0 && !spec_.clip_norm) ||
+           scenario.reload_before > 0 || scenario.first > 0;
+  }
+
   void check_finite(const Scenario& scenario, const StepEvidence& seen, int64_t step) {
     const auto found = first_not_finite(step, seen.loss, seen.gradients, seen.parameters);
     if (!found) return;
@@ -54,6 +63,7 @@ class Failures {
     not_finite = found->text + place(scenario);
   }
 
+  const CaseSpec& spec_;
   int64_t scenarios_ = 0;
 };
 
@@ -157,7 +167,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
   Rows rows;  // one row per check, with its worst result over all random seeds
   std::optional<Dump> dump;
   if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
-  Failures failures;
+  Failures failures(spec);
   CheckRequest request = request_of(spec, options, group, pulse, shared_dir);
   request.show = [&](const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                      const Evidence& evidence) {

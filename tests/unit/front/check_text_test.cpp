@@ -83,8 +83,24 @@ TEST(CheckText, CountsCasesThatTheStrategyRefusedApartFromOtherUncheckedCases) {
     report.cases.push_back(checked("mine", workload, CaseStatus::skipped, {}));
   EXPECT_EQ(check_counts(report).find("refused"), std::string::npos);
   for (const size_t i : {0u, 1u, 2u}) report.cases[i].refusal = Refusal::scenario;
-  report.cases[2].status = CaseStatus::ok;  // this case's strategy refused some scenarios and passed others
-  EXPECT_TRUE(mentions_in_order(check_counts(report), {"1 of 5 cases could be checked, 2 refused"}));
+  EXPECT_TRUE(mentions_in_order(check_counts(report), {"0 of 5 cases could be checked, 3 refused"}));
+}
+
+TEST(CheckText, FirstLineCountsCasesOfWhichTheStrategyRefusedAPart) {
+  Report report;
+  for (const char* workload : {"one", "two", "three"})
+    report.cases.push_back(checked("mine", workload, CaseStatus::ok, {{.name = "output-shape"}}));
+  report.cases[0].refusal = Refusal::feature;  // e.g. clipping, in a case without --clip-norm
+  EXPECT_EQ(check_counts(report).find("in part"), std::string::npos);
+  report.cases[1].refusal = report.cases[2].refusal = Refusal::scenario;
+  report.cases[2].checks.push_back(
+      {.name = "gradient-meaning", .status = CheckStatus::skipped, .detail = "refused: needs float32"});
+  EXPECT_TRUE(mentions_in_order(check_counts(report), {"3 of 3 cases could be checked, 2 of these in part",
+                                                       "refused: needs float32", "3 checks passed"}))
+      << check_counts(report);
+  report.cases[2].status = CaseStatus::unproven;
+  EXPECT_TRUE(
+      mentions_in_order(check_counts(report), {"2 of 3 cases could be checked, 1 of these in part, 1 refused"}));
 }
 
 }  // namespace

@@ -97,25 +97,35 @@ class CheckRun : public ReportRun {
             {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
   }
 
+  bool is_probe(const CaseRecord& record) const {
+    const WorkloadEntry* entry = find_entry(prepared_.catalogue.workloads, record.spec.workload);
+    return entry && entry->probe;
+  }
+
+  // True if a case was checked in part, unless it is a probe and another case of its strategy was checked as a whole.
+  bool has_gaps() const {
+    return std::ranges::any_of(report_.cases, [&](const CaseRecord& record) {
+      const auto whole = [&](const CaseRecord& other) {
+        return other.spec.strategy == record.spec.strategy && other.ok() && !checked_in_part(other);
+      };
+      return checked_in_part(record) && !(is_probe(record) && std::ranges::any_of(report_.cases, whole));
+    });
+  }
+
   // Marks an unproven case (all checks of its gradients and updates were skipped) as skipped if another case of its
   // strategy was checked and one of these holds: the unproven case is a probe (small test model); the strategy refused
   // it, and the same workload was checked with several ranks (any workload, if `check` draws cases, because it then
   // runs each workload once); or the strategy refused its kind of model (UnsuitableModel), and a real workload was
   // checked.
   void excuse_probes() {
-    const auto of_probe = [&](const CaseRecord& record) {
-      const auto& workloads = prepared_.catalogue.workloads;
-      const auto entry = std::ranges::find(workloads, record.spec.workload, &WorkloadEntry::name);
-      return entry != workloads.end() && entry->probe;
-    };
     for (CaseRecord& record : report_.cases) {
       if (record.status != CaseStatus::unproven) continue;
       const bool excused = std::ranges::any_of(report_.cases, [&](const CaseRecord& other) {
         const bool judged = other.spec.strategy == record.spec.strategy && (other.ok() || other.bad());
         const bool other_world = other.spec.world > 1 && (other.spec.workload == record.spec.workload ||
                                                           check_options_.what.check->draws_cases);
-        return judged && (of_probe(record) || (record.refusal != Refusal::none && other_world) ||
-                          (record.refusal == Refusal::model && !of_probe(other)));
+        return judged && (is_probe(record) || (record.refusal != Refusal::none && other_world) ||
+                          (record.refusal == Refusal::model && !is_probe(other)));
       });
       if (excused) record.status = CaseStatus::skipped;
     }
@@ -166,11 +176,11 @@ class CheckRun : public ReportRun {
   int judged() const { return count_checks(report_, CheckStatus::passed) + count_checks(report_, CheckStatus::failed); }
 
   // Makes a run in which no check passed or failed end with exit code 77 (unavailable), because a run that checked
-  // nothing is not a success.
+  // nothing is not a success. A run that checked a case in part ends with exit code 4.
   Ending ending() const override {
     Ending end = ending_of(report_);
     end.unavailable = end.unavailable || judged() == 0;
-    end.inconclusive = end.inconclusive && !end.unavailable;
+    end.inconclusive = (end.inconclusive || has_gaps()) && !end.unavailable;
     return end;
   }
 

@@ -149,6 +149,21 @@ std::string main_reason(const Report& report) {
   return " (" + std::to_string(most->second) + " " + one_line(most->first, 160) + ")";
 }
 
+// Returns the number of cases that were checked in part and what the strategy refused in the first of them, e.g.
+// ", 3 of these in part (refused: needs float32)"; empty if there are none.
+std::string in_part_text(const Report& report) {
+  std::string reason;
+  int64_t cases = 0;
+  for (const CaseRecord& record : report.cases) {
+    if (!checked_in_part(record)) continue;
+    ++cases;
+    for (const CheckRow& row : record.checks)
+      if (reason.empty() && row.status == CheckStatus::skipped && row.detail.starts_with("refused: "))
+        reason = " (" + one_line(row.detail, 160) + ")";
+  }
+  return cases == 0 ? "" : ", " + std::to_string(cases) + " of these in part" + reason;
+}
+
 size_t count_of(const std::vector<const CaseRecord*>& cases, CheckStatus status) {
   size_t found = 0;
   for (const CaseRecord* record : cases)
@@ -165,13 +180,17 @@ int count_checks(const Report& report, CheckStatus status) {
   return found;
 }
 
+bool checked_in_part(const CaseRecord& record) {
+  return could_be_checked(record) && record.refusal >= Refusal::scenario;
+}
+
 std::string check_counts(const Report& report) {
   const auto checked = std::ranges::count_if(report.cases, could_be_checked);
   const auto refused = std::ranges::count_if(report.cases, [](const CaseRecord& record) {
     return !could_be_checked(record) && record.refusal != Refusal::none;
   });
   return std::to_string(checked) + " of " + std::to_string(report.cases.size()) + " cases could be checked" +
-         (refused > 0 ? ", " + std::to_string(refused) + " refused" : "") + main_reason(report) + ": " +
+         in_part_text(report) + (refused > 0 ? ", " + std::to_string(refused) + " refused" : "") + main_reason(report) + ": " +
          std::to_string(count_checks(report, CheckStatus::passed)) + " checks passed, " +
          std::to_string(count_checks(report, CheckStatus::failed)) + " failed, " +
          std::to_string(count_checks(report, CheckStatus::skipped)) + " skipped; seed " +

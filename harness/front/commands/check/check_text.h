@@ -11,6 +11,9 @@
 namespace dpbench {
 
 int count_checks(const Report& report, CheckStatus status);
+// True if the case was checked, but its strategy refused some scenarios without a feature that the case does not use,
+// e.g. all scenarios in float64.
+bool checked_in_part(const CaseRecord& record);
 // Counts cases and checks in one line.
 std::string check_counts(const Report& report);
 // Formats a line per strategy, its failed checks grouped by their likely cause, and the cases that did not run.
