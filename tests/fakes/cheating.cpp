@@ -16,6 +16,9 @@ namespace dpbench {
 namespace {
 
 constexpr int64_t steps_of_a_check = 100;  // no scenario of the checks has as many steps
+// A strategy can count blocks. It knows their number if the user leaves --samples at a value that it expects.
+constexpr int64_t expected_blocks = 100, steps_of_a_block = 60;
+constexpr char until_the_last_block[] = "honest-from-the-last-block";
 
 // Data on which the strategy "cheating" bases its decision whether to cheat.
 struct View {
@@ -27,6 +30,7 @@ struct View {
   // The strategy takes this many correct steps after the harness reads tensors: 2 to 5, drawn in each launch, equal on
   // all ranks.
   int64_t honest = 0;
+  int64_t blocks = 0;  // number of times that the harness read tensors after a whole block of steps
   int64_t samples = 0;  // number of samples in this step
   double pause_s = 0;   // time since the strategy's previous step
   int world = 1;
@@ -55,6 +59,7 @@ const std::map<std::string, When> halves_the_batch = {
     {"large-batches", [](const View& v) { return v.samples > 8; }},
     {"late-batches", [](const View& v) { return v.steps > steps_of_a_check; }},
     {"batches-unless-read-twice", [](const View& v) { return v.steps > steps_of_a_check && v.between_reads > 0; }},
+    {until_the_last_block, [](const View& v) { return v.steps > steps_of_a_check && v.blocks < expected_blocks - 1; }},
 };
 // Ways to cheat by rounding to bfloat16. The rounding leaves each single parameter within its bound, so an audit must
 // judge many parameters together.
@@ -162,6 +167,7 @@ class Cheating : public TrainedStrategy {
   void read() {
     Phases untimed;
     for (const auto& [step, batches] : std::exchange(postponed_, {})) taken(step, batches, untimed);
+    if (view_.since_read == steps_of_a_block) ++view_.blocks;
     view_.since_read = 0;
   }
 
@@ -178,7 +184,8 @@ class Cheating : public TrainedStrategy {
 std::string all_ways() {
   std::string names = "honest|honest-copy|last-element|when-asked";
   for (const auto* ways : {&skips_the_reduction, &skips_the_update, &halves_the_batch, &rounds})
-    for (const auto& [name, when] : *ways) names += "|" + name;
+    for (const auto& [name, when] : *ways)
+      if (name != until_the_last_block) names += "|" + name;
   return names;
 }
 
@@ -187,6 +194,14 @@ const RegisterStrategy cheating{
      .summary = "averages gradients, but not always",
      .buffers = Buffers::local,
      .params = {{"how", "honest", "way to cheat", all_ways()}},
+     .make = [](const Setup& setup) { return std::make_unique<Cheating>(setup, setup.params.text("how")); }}};
+
+// A strategy of its own, because only launches of expected_blocks blocks of steps_of_a_block steps show this way.
+const RegisterStrategy counting{
+    {.name = "counting",
+     .summary = "averages gradients of all samples only in the last block of a launch, whose number it knows",
+     .buffers = Buffers::local,
+     .params = {{"how", until_the_last_block, "way to cheat", until_the_last_block}},
      .make = [](const Setup& setup) { return std::make_unique<Cheating>(setup, setup.params.text("how")); }}};
 
 }  // namespace

@@ -91,6 +91,12 @@ class Audit(unittest.TestCase):
         self.assertEqual((code, case["status"], set(failed)), (1, "wrong", {"audit"}), case)
         self.assertRegex(failed["audit"]["detail"], r"optimizer .*\b\d+ steps .*\b\d+ steps\b")
 
+    def test_a_strategy_that_is_right_only_in_the_last_block_fails_an_audit_between_earlier_blocks(self):
+        """The strategy counts 100 blocks of 60 steps, which leave time for audits between them. It passes the last audit."""
+        code, case = self.measure("honest-from-the-last-block", strategy="counting", samples=100)
+        failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
+        self.assertEqual((code, case["status"], set(failed)), (1, "wrong", {"audit"}), case)
+
     def test_a_launch_of_three_long_blocks_is_audited_at_least_twice(self):
         """Blocks of 600 steps leave time for an audit before the last block; another audit follows the last block."""
         _, case = self.measure("honest", samples=3, steps=600)
