@@ -126,10 +126,16 @@ RankRecord TimedCase::block(const Sampling& sampling) {
 }
 
 // Runs the untimed steps that come before a block and before an audit, so that a strategy cannot distinguish the two.
-// Prepares the samples of these steps and of the coming_steps after them.
+// Prepares the samples of these steps and of the coming_steps after them. Calls the accessors between these steps at
+// random, so that the number of steps between two calls does not tell where a block begins.
 void TimedCase::rewarm(int64_t coming_steps) {
   source_.prepare(timer_.step_index(), rewarm_steps_ + coming_steps);
-  timer_.block(rewarm_steps_);
+  const auto drawn = static_cast<int64_t>(random_() % static_cast<uint64_t>(rewarm_steps_));
+  const int64_t first = group_.agree(1 + drawn);
+  timer_.block(first);
+  if (first == rewarm_steps_) return;
+  call_accessors();
+  timer_.block(rewarm_steps_ - first);
 }
 
 // Reads gradients and parameters, as after every block. Throws if one is not finite, which the last step's loss does

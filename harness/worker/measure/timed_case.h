@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ class TimedCase {
   GpuWatch gpus_;
   double step_ns_ = 0, first_loss_ = 0;
   int64_t rewarm_steps_ = 2;
+  std::mt19937_64 random_{std::random_device{}()};
   // steps_: steps of a block; timed_steps_, samples_: steps and samples of all blocks.
   int64_t steps_ = 0, timed_steps_ = 0, samples_ = 0;
   int64_t step_tensor_bytes_ = 0;
