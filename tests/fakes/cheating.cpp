@@ -30,7 +30,7 @@ struct View {
   // The strategy takes this many correct steps after the harness reads tensors: 2 to 5, drawn in each launch, equal on
   // all ranks.
   int64_t honest = 0;
-  int64_t blocks = 0;  // number of times that the harness read tensors after a whole block of steps
+  int64_t blocks = 0;   // number of times that the harness read tensors after a whole block of steps
   int64_t samples = 0;  // number of samples in this step
   double pause_s = 0;   // time since the strategy's previous step
   int world = 1;

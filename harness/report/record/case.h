@@ -310,8 +310,7 @@ inline constexpr auto enum_names<CheckStatus> = std::to_array<std::string_view>(
 // refused at least one other scenario. model: it refused the case's kind of model.
 enum class Refusal { none, feature, scenario, model };
 template <>
-inline constexpr auto enum_names<Refusal> =
-    std::to_array<std::string_view>({"none", "feature", "scenario", "model"});
+inline constexpr auto enum_names<Refusal> = std::to_array<std::string_view>({"none", "feature", "scenario", "model"});
 
 struct CheckRow {
   std::string name{};

@@ -190,8 +190,8 @@ std::string check_counts(const Report& report) {
     return !could_be_checked(record) && record.refusal != Refusal::none;
   });
   return std::to_string(checked) + " of " + std::to_string(report.cases.size()) + " cases could be checked" +
-         in_part_text(report) + (refused > 0 ? ", " + std::to_string(refused) + " refused" : "") + main_reason(report) + ": " +
-         std::to_string(count_checks(report, CheckStatus::passed)) + " checks passed, " +
+         in_part_text(report) + (refused > 0 ? ", " + std::to_string(refused) + " refused" : "") + main_reason(report) +
+         ": " + std::to_string(count_checks(report, CheckStatus::passed)) + " checks passed, " +
          std::to_string(count_checks(report, CheckStatus::failed)) + " failed, " +
          std::to_string(count_checks(report, CheckStatus::skipped)) + " skipped; seed " +
          std::to_string(report.config.value("seed", uint64_t{1}));
