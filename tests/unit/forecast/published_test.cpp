@@ -86,22 +86,24 @@ TEST(Published, MegatronThroughputOnUpTo3072GpusIsPredictedAfterFittingToItsMode
     int64_t heads, hidden, layers;
     int tp, pp, gpus;
     int64_t batch;
-    double tflops, most_off = usual_error;
+    double tflops;
+    const char* order = "size";
+    double most_off = usual_error;
   };
   const Network network{{300e9, 5e-6}, {25e9, 10e-6}, 8};
   std::vector<Row> rows;
-  // The prediction for the smallest model may be off by more, because its matrices are the narrowest, and narrow
-  // matrices run slower.
-  for (const auto& p : std::vector<Published>{{"1.7 B", 24, 2304, 24, 1, 1, 32, 512, 137, 0.2},
-                                              {"3.6 B", 32, 3072, 30, 2, 1, 64, 512, 138},
-                                              {"7.5 B", 32, 4096, 36, 4, 1, 128, 512, 142},
+  // Narrow matrices run slower, but the machine has one rate. So the prediction for the smallest model may be off by
+  // more, and the three smallest models and the largest are not compared with the others.
+  for (const auto& p : std::vector<Published>{{"1.7 B", 24, 2304, 24, 1, 1, 32, 512, 137, "", 0.2},
+                                              {"3.6 B", 32, 3072, 30, 2, 1, 64, 512, 138, ""},
+                                              {"7.5 B", 32, 4096, 36, 4, 1, 128, 512, 142, ""},
                                               {"18.4 B", 48, 6144, 40, 8, 1, 256, 1024, 135},
                                               {"39.1 B", 64, 8192, 48, 8, 2, 512, 1536, 138},
                                               {"76.1 B", 80, 10240, 60, 8, 4, 1024, 1792, 140},
                                               {"145.6 B", 96, 12288, 80, 8, 8, 1536, 2304, 148},
                                               {"310.1 B", 128, 16384, 96, 8, 16, 1920, 2160, 155},
                                               {"529.6 B", 128, 20480, 105, 8, 35, 2520, 2520, 163},
-                                              {"1008 B", 160, 25600, 128, 8, 64, 3072, 3072, 163}}) {
+                                              {"1008 B", 160, 25600, 128, 8, 64, 3072, 3072, 163, ""}}) {
     const gpt::Shape shape{.layers = p.layers,
                            .hidden = p.hidden,
                            .heads = p.heads,
@@ -115,7 +117,7 @@ TEST(Published, MegatronThroughputOnUpTo3072GpusIsPredictedAfterFittingToItsMode
     if (p.pp > 1 && layout.micro_batches % p.pp == 0) layout = scheduled(shape, layout, "interleaved", stages);
     layout.recompute = 1;
     layout.narrow_gradients = true;
-    rows.push_back({p.name, shape, layout, p.tflops, p.most_off});
+    rows.push_back({p.name, shape, layout, p.tflops, p.most_off, p.order});
   }
   expect_close(rows, 4, network, [](const Row& row, double step) {
     const double hidden = static_cast<double>(row.shape.hidden), layers = static_cast<double>(row.shape.layers);
