@@ -221,7 +221,10 @@ Command plan_command() {
       {.name = "plan",
        .arguments = "[RUN] --model NAME --gpus N [FLAGS]",
        .summary = "predict which layouts of a gpt fit, and which is fastest, before anything runs",
-       .examples = {{"plan --model llama-1b --gpus 64 --rate 400TF --link intra=450GB/s:2us,inter=50GB/s:10us", ""},
+       .examples = {{"plan results/h100/gpt2-124m.json --model llama-1b --gpus 64 --memory 80GB --dtype bf16 "
+                     "--link intra=450GB/s:2us,inter=50GB/s:10us",
+                     ""},
+                    {"plan --model llama-1b --gpus 64 --rate 400TF --link intra=450GB/s:2us,inter=50GB/s:10us", ""},
                     {"plan latest --model gpt2-124m --gpus 8 --link intra=450GB/s:2us", "its speed from a run"},
                     {"plan latest --cpus 4 --link intra=4GB/s:20us -o svg > plan.svg", "the map"}},
        .exit_codes = {4}},

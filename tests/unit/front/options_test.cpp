@@ -377,10 +377,10 @@ TEST(Options, HelpShowsFlagsCommandsAndExitCodes) {
   EXPECT_EQ(text_of({"run", "--help"}), help);
 }
 
-TEST(Options, HelpLinesHaveAtMost100Columns) {
+TEST(Options, HelpLinesExceptCommandsToCopyHaveAtMost100Columns) {
   for (const auto& command : commands())
     for (const auto& line : split(text_of({command.name, "--help"}), '\n'))
-      EXPECT_LE(display_width(line), 100u) << line;
+      EXPECT_TRUE(line.starts_with("  dpbench ") || display_width(line) <= 100u) << line;
 }
 
 TEST(Options, TheFirstScreenOfHelpShowsTheMainFlags) {
