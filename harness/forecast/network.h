@@ -46,8 +46,6 @@ inline constexpr auto enum_names<Algorithm> = std::to_array<std::string_view>({"
 // The numbers of messages and bytes that one device sends in sequence over one link.
 struct Terms {
   double messages = 0, bytes = 0;
-  Terms operator+(const Terms& other) const { return {messages + other.messages, bytes + other.bytes}; }
-  Terms operator*(double times) const { return {messages * times, bytes * times}; }
   double seconds(const Link& link) const { return messages * link.latency_s + bytes / link.bytes_per_s; }
 };
 

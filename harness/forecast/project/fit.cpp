@@ -51,73 +51,54 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
   return sum;
 }
 
-// Returns the candidate critical paths of a step; the longest of them gives the step time. Path i: compute until
-// gradient bucket i is ready, reduce bucket i and all later ones, then compute the rest. The last path has only
-// computing. All paths include the communication that does not overlap with computing. A path's time is linear in
-// computing time, latency and seconds per byte; its row holds the three coefficients.
-std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int world) {
-  const auto& collectives = shape.collectives;
-  const double k = shape.computing(world), copying = shape.copying(world), overlap = shape.overlap(world);
-  Terms blocking, overlapped;
-  for (const StepCollective& one : collectives)
-    blocking = blocking + terms_of(one.op, algorithm, world, one.bytes) * (one.hides ? 1 - overlap : 1);
-  std::vector<Row> paths(collectives.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
-  if (world < 2 || overlap == 0) return paths;  // nothing overlaps with computing, so there is only the last path
-  for (size_t i = collectives.size(); i-- > 0;) {
-    if (!collectives[i].hides)
-      // A collective that computing does not overlap lies on every critical path, so it starts no path of its own.
-      continue;
-    overlapped = overlapped + terms_of(collectives[i].op, algorithm, world, collectives[i].bytes) * overlap;
-    paths[i] = {k * (collectives[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
-                (blocking.bytes + overlapped.bytes) * copying};
-  }
-  return paths;
-}
-
-size_t longest(const std::vector<Row>& paths, const Row& x) {
-  const auto length = [&](const Row& row) { return row[0] * x[0] + row[1] * x[1] + row[2] * x[2]; };
-  size_t best = paths.size() - 1;
-  for (size_t i = 0; i < paths.size(); ++i)
-    if (length(paths[i]) > length(paths[best])) best = i;
-  return best;
-}
-
 Fit fit_of(const Row& x) { return {.compute_s = x[0], .latency_s = x[1], .seconds_per_byte = x[2]}; }
+
+double predicted_s(const StepShape& shape, Algorithm algorithm, int world, const Fit& fit) {
+  return step_time(shape, fit.compute_s, world, fit.network(), algorithm).step_s;
+}
+
+// Returns the derivatives of the predicted step time at x, by computing time, latency and seconds per byte, each
+// multiplied by its unit. The step time is piecewise linear in x and 0 for x = 0, so its derivatives are its
+// coefficients as long as the critical path stays the same.
+Row derivatives(const StepShape& shape, Algorithm algorithm, int world, const Row& x, const Row& unit) {
+  constexpr double change = 1e-6;  // small against 1, but large against rounding errors
+  const double step_s = predicted_s(shape, algorithm, world, fit_of(x));
+  Row row{};
+  for (size_t i = 0; i < row.size(); ++i) {
+    Row changed = x;
+    changed[i] += change * unit[i];
+    row[i] = (predicted_s(shape, algorithm, world, fit_of(changed)) - step_s) / change;
+  }
+  return row;
+}
 
 double error_of(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times, const Fit& fit) {
   double sum = 0;
   for (const auto& [world, step_s] : times) {
-    const double off = step_time(shape, fit.compute_s, world, fit.network(), algorithm).step_s / step_s - 1;
+    const double off = predicted_s(shape, algorithm, world, fit) / step_s - 1;
     sum += off * off;
   }
   return std::sqrt(sum / static_cast<double>(times.size()));
 }
 
-// Fits iteratively: assumes that path `first` is the longest in every world, fits, finds the longest path in each world
-// under this fit, and repeats until the longest paths no longer change.
-Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times,
-             const std::vector<std::vector<Row>>& paths, size_t first) {
-  std::vector<size_t> current(times.size(), first);
+// Fits iteratively from the estimate x: fits with the derivatives at x, which gives the next x, until the error of the
+// fit no longer changes.
+Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times, const Row& unit, Row x) {
   Fit best{.error = std::numeric_limits<double>::infinity()};
+  double last_error = best.error;
   for (int round = 0; round < most_rounds; ++round) {
     std::vector<Row> rows;
-    for (size_t i = 0; i < times.size(); ++i) {
-      Row row = paths[i][current[i]];
-      // Scale latencies to microseconds and data to GB, so that the columns of the least-squares problem have similar
-      // magnitudes.
-      row[1] *= 1e-6, row[2] *= 1e-9;
-      for (double& value : row) value /= times[i].step_s;
-      rows.push_back(row);
+    for (const auto& [world, step_s] : times) {
+      rows.push_back(derivatives(shape, algorithm, world, x, unit));
+      for (double& value : rows.back()) value /= step_s;
     }
-    Row x = nonnegative_least_squares(rows, std::vector<double>(times.size(), 1));
-    x[1] *= 1e-6, x[2] *= 1e-9;
+    x = nonnegative_least_squares(rows, std::vector<double>(times.size(), 1));
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= unit[i];
     Fit fit = fit_of(x);
     fit.error = error_of(shape, algorithm, times, fit);
     if (fit.error < best.error) best = fit;
-    std::vector<size_t> next;
-    for (const auto& of_world : paths) next.push_back(longest(of_world, x));
-    if (next == current) break;
-    current = next;
+    if (std::abs(fit.error - last_error) < 1e-7) break;
+    last_error = fit.error;
   }
   return best;
 }
@@ -141,12 +122,16 @@ Network Fit::network() const {
 }
 
 Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times) {
-  std::vector<std::vector<Row>> paths;
-  for (const auto& time : times) paths.push_back(critical_paths(shape, algorithm, time.world));
+  double number = 1, bytes = 1;
+  for (const StepCollective& one : shape.collectives) number += 1, bytes += one.bytes;
+  // These units give the columns of the least-squares problem similar magnitudes.
+  const double step_s = times.at(0).step_s;
+  const Row unit = {step_s, step_s / number, step_s / bytes};
   Fit best{.error = std::numeric_limits<double>::infinity()};
-  const size_t number = shape.collectives.size();
-  for (const size_t first : {number > 0 ? number - 1 : 0, size_t{0}, number}) {
-    const Fit fit = fit_from(shape, algorithm, times, paths, first);
+  // Start with different ratios of communication to computing, because each ratio has other critical paths.
+  for (const double communication : {0.1, 0.5, 0.9}) {
+    const Row start = {(1 - communication) * unit[0], 0, communication * unit[2]};
+    const Fit fit = fit_from(shape, algorithm, times, unit, start);
     if (fit.error < best.error) best = fit;
   }
   return best;

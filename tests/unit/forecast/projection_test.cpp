@@ -165,8 +165,12 @@ TEST(FitOfStepTimes, SetsACoefficientThatWouldBeNegativeToZero) {
 TEST(FitOfStepTimes, RecoversTheParametersOfSimulatedSteps) {
   StepShape shared = two_buckets(12, 1);
   shared.cores = 3;  // the ranks of worlds 3 and 4 use all cores, so their buckets do not overlap
-  for (const StepShape& shape :
-       {two_buckets(3, 1), two_buckets(12, 1), shared, StepShape{.collectives = {{"allreduce", 4e6, 1, true}}}}) {
+  StepShape broadcast = two_buckets(12, 1);
+  broadcast.collectives.insert(broadcast.collectives.begin(), {"broadcast", 2e6, 0, false});
+  StepShape early = two_buckets(1, 4);
+  early.collectives[1].ready = 0.7;  // before the end of the backward pass, which hides a part of the last bucket
+  for (const StepShape& shape : {two_buckets(3, 1), two_buckets(12, 1), shared, broadcast, early,
+                                 StepShape{.collectives = {{"allreduce", 4e6, 1, true}}}}) {
     const Network network{{2e9, 40e-6}, {2e9, 40e-6}, 0};
     std::vector<WorldTime> times;
     for (int world = 1; world <= 4; ++world)
