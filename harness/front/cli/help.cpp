@@ -144,9 +144,7 @@ const std::vector<ExitMeaning>& exit_meanings() {
       {1, "a check failed, a case is too slow, an accuracy target was missed, or a file is invalid"},
       {2, "wrong arguments, files or directories; or no case matched"},
       {3, "a case failed: a rank died, hung, ran out of memory or met NaN"},
-      {4,
-       "not decided: no gradient judged, a case checked in part, all cases disturbed, --strict unclear, or no layout "
-       "fits"},
+      {4, "not decided: no gradient judged, checked in part, disturbed, --strict unclear, no layout fits"},
       {5, "the report or the output could not be written"},
       {77, "no case can run here: the GPU or backend is missing"},
       {128, "128+N: ended by signal N"}};

@@ -50,10 +50,11 @@ class Failures {
     return " (in the checks: scenario " + scenario.name + step + ")";
   }
 
-  // True if the scenario has micro-batches, clipping or load(), and steps of the timed case do not have this.
+  // True if the scenario has micro-batches, clipping, load() or ranks without samples, and steps of the timed case do
+  // not have this.
   bool has_unused_feature(const Scenario& scenario) const {
     return (scenario.accumulate > 1 && spec_.accumulate == 1) || (scenario.clip > 0 && !spec_.clip_norm) ||
-           scenario.reload_before > 0 || scenario.first > 0;
+           scenario.reload_before > 0 || scenario.first > 0 || scenario.split == Split::few;
   }
 
   void check_finite(const Scenario& scenario, const StepEvidence& seen, int64_t step) {
