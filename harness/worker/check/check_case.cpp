@@ -51,10 +51,11 @@ class Failures {
   }
 
   // True if the scenario has micro-batches, clipping, load() or ranks without samples, and steps of the timed case do
-  // not have this.
+  // not have this; and in bfloat16, because a strategy that refuses it is not timed in it either.
   bool has_unused_feature(const Scenario& scenario) const {
     return (scenario.accumulate > 1 && spec_.accumulate == 1) || (scenario.clip > 0 && !spec_.clip_norm) ||
-           scenario.reload_before > 0 || scenario.first > 0 || scenario.split == Split::few;
+           scenario.reload_before > 0 || scenario.first > 0 || scenario.split == Split::few ||
+           scenario.dtype == at::kBFloat16;
   }
 
   void check_finite(const Scenario& scenario, const StepEvidence& seen, int64_t step) {
