@@ -307,7 +307,8 @@ inline constexpr auto enum_names<CheckStatus> = std::to_array<std::string_view>(
 
 // The most that a strategy refused to run in the checks of a case. none: it ran all of them. feature: it refused at
 // least one scenario with a feature that the timed case does not use: micro-batches, clipping, load() or ranks without
-// samples; or one in bfloat16. scenario: it refused at least one other scenario. model: it refused the case's kind of model.
+// samples; or one in bfloat16. scenario: it refused at least one other scenario. model: it refused the case's kind of
+// model.
 enum class Refusal { none, feature, scenario, model };
 template <>
 inline constexpr auto enum_names<Refusal> = std::to_array<std::string_view>({"none", "feature", "scenario", "model"});
