@@ -10,8 +10,8 @@ from tables import scrolling
 
 MOST_BYTES = 1 << 30  # `dpbench list` builds a model to list its parameters; larger models are not built for a page
 MOST_MEMORY, TIME_LIMIT_S = 3 << 30, 60  # limits of `dpbench list`, whatever sizes a report names
-# Names that can only be those of workloads and shapes of this build. Others, such as MODULE:CLASS in Python, would make
-# `dpbench list` run code that a report names.
+# The names of dpbench's own workloads and models match these patterns. A report can contain other names, such as
+# MODULE:CLASS. `dpbench list` would run the code of such a name, so it is not called for them.
 WORKLOAD, MODEL = re.compile("[a-z][a-z0-9-]*"), re.compile("[a-z0-9_=,.-]*")
 COLUMNS = ("parameter", "shape", "blocks", "unit of fsdp", "on 2 ranks of tp", "on 2 ranks of ep")
 
@@ -35,16 +35,18 @@ def limit_memory():
 
 
 def parameters(program, workload, model, scale, size):
-    """Returns (rows of `dpbench list WORKLOAD --parameters -o json`, ""), or (None, reason). program: path of dpbench."""
+    """Returns (rows of `dpbench list WORKLOAD --parameters -o json`, ""), or (None, reason). program: path of
+    dpbench."""
     if not (program and WORKLOAD.fullmatch(workload) and MODEL.fullmatch(model)):
         return None, "only the models of dpbench's own workloads are listed here"
     if scale != 1:
         return None, f"models of --scale {scale} are not listed"
     if size > MOST_BYTES:
-        return None, f"{size / 2**30:.1f} GiB are too much for a page; dpbench {' '.join(words_for(workload, model))} lists it"
+        command = " ".join(words_for(workload, model))
+        return None, f"{size / 2**30:.1f} GiB are too much for a page; dpbench {command} lists it"
     try:
-        done = subprocess.run([program, *words_for(workload, model), "-o", "json"], capture_output=True, text=True, errors="replace",
-                              check=False, timeout=TIME_LIMIT_S, preexec_fn=limit_memory)
+        done = subprocess.run([program, *words_for(workload, model), "-o", "json"], capture_output=True, text=True,
+                              errors="replace", check=False, timeout=TIME_LIMIT_S, preexec_fn=limit_memory)
         if done.returncode == 0:
             return json.loads(done.stdout), ""
         return None, (done.stderr.splitlines() or ["no output"])[-1].removeprefix("dpbench: ")[:200]
@@ -53,15 +55,17 @@ def parameters(program, workload, model, scale, size):
 
 
 def row(one):
-    cells = (" x ".join(str(size) for size in one["sizes"]) or "-", ", ".join(one["blocks"]) or "-", one["unit"], one["tp"] or "-",
-             one["ep"] or "-")
-    return el("tr", el("th", one["name"], scope="row", class_="long" if len(one["name"]) > 28 else None), [el("td", text) for text in cells])
+    cells = (" x ".join(str(size) for size in one["sizes"]) or "-", ", ".join(one["blocks"]) or "-", one["unit"],
+             one["tp"] or "-", one["ep"] or "-")
+    name = el("th", one["name"], scope="row", class_="long" if len(one["name"]) > 28 else None)
+    return el("tr", name, [el("td", text) for text in cells])
 
 
 def table(name, rows):
     head = el("tr", [el("th", column, scope="col") for column in COLUMNS])
     filled = el("table", el("thead", head), el("tbody", [row(one) for one in rows]))
-    return el("details", el("summary", f"{name}: {count(len(rows), 'parameter')}"), scrolling(f"Parameters of {name}", filled))
+    summary = el("summary", f"{name}: {count(len(rows), 'parameter')}")
+    return el("details", summary, scrolling(f"Parameters of {name}", filled))
 
 
 def models(runs, program):

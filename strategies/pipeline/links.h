@@ -38,8 +38,8 @@ class Links {
  public:
   // poison: for tests. If true, a tensor to be received holds NaN until it arrives. A copy of each tensor is sent, and
   // the copy is filled with NaN after the transfer.
-  // typed: the axes over whose ranks activations are computed together. On these axes, a received activation gets the
-  // type of the sent one (strategies/api/parts/activation.h).
+  // typed: the mesh axes on which activations have types (strategies/api/parts/activation.h). send() sends an
+  // activation's types on these axes, and receive() gives them to the received activation.
   Links(Axis axis, at::Device device, bool poison, std::vector<Axis> typed = {})
       : axis_(std::move(axis)), device_(device), poison_(poison), typed_(std::move(typed)) {}
 
