@@ -403,8 +403,8 @@ class Traces(unittest.TestCase):
             steps = sorted(spans("dpbench: data")), sorted(spans("dpbench: optimizer"))
             reductions = spans("allreduce")
             self.assertGreaterEqual(len(reductions), 5, "at least one for each traced step")
-            for begin, end in reductions:
-                self.assertTrue(steps[0][0][0] < begin < end < steps[1][-1][1], "within the traced steps, on the same clock")
+            for begin, _ in reductions:  # the thread that reduces may be late to record the end
+                self.assertTrue(steps[0][0][0] < begin < steps[1][-1][1], "within the traced steps, on the same clock")
 
     def test_a_trace_of_fsdp_shows_matrix_products_during_gathers_only_with_prefetch(self):
         for prefetch in (0, 1):

@@ -71,12 +71,20 @@ class FindBatch(unittest.TestCase):
         self.assertRegex(done.stdout, r"ddp fault=exit7-above-20 +toy +1 +16 .* exit code 7")
 
     def test_find_batch_skips_a_case_that_the_strategy_refuses_and_searches_the_others(self):
-        report = json.loads(tune("--find-batch", "--memory", "8MB", "--strategy", "cp,tp", "--workload", "mnist-mlp",
-                                 "--mesh", "cp=2", "--mesh", "tp=2", "-o", "json").stdout)
-        self.assertEqual({case["strategy"] for case in report["cases"] if case["status"] == "ok"}, {"tp"})
-        reasons = {case["strategy"]: case["reason"] for case in report["cases"] if case["mesh"] == "cp=2"}
-        self.assertIn("no sequence", reasons["cp"])
-        self.assertIn("axis cp", reasons["tp"], "the plan skipped it")
+        report = json.loads(tune("--find-batch", "--memory", "8MB", "--strategy", "pp", "--workload", "mnist-mlp",
+                                 "--mesh", "pp=2", "--param", "pp.blocks=9+9,1+1", "-o", "json").stdout)
+        tried = {case["params"]["blocks"] for case in report["cases"] if case["status"] == "ok"}
+        self.assertEqual(tried, {"1+1"})
+        (refused,) = (case for case in report["cases"] if case["params"]["blocks"] == "9+9")
+        self.assertEqual(refused["status"], "skipped")
+        self.assertIn("18 blocks", refused["reason"])
+
+    def test_find_batch_refuses_a_named_strategy_that_cannot_run_any_case(self):
+        for strategies in ("cp", "cp,tp"):
+            with self.subTest(strategies):
+                done = tune("--find-batch", "--memory", "8MB", "--strategy", strategies, "--workload", "mnist-mlp",
+                            *(word for name in strategies.split(",") for word in ("--mesh", f"{name}=2")), code=2)
+                self.assertIn("cp: this model has no sequence", done.stderr)
 
     def test_find_batch_in_strong_scaling_prints_none_if_the_smallest_batch_needs_too_much_memory(self):
         done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "ddp", "--workload", "gpt", "--model", "tiny",
