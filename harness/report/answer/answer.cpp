@@ -15,22 +15,22 @@
 namespace dpbench {
 namespace {
 
-// Returns the standing (best, tied, behind or undecided) of each case of a group by `cost`; a lower cost is better. Two
-// cases are compared only if both have a cost and `compares` returns true for them. A case that is compared with no
-// other is undecided.
-std::vector<Standing> standings(const std::vector<RankedCase>& members,
-                                const std::function<std::optional<Estimate>(const RankedCase&)>& cost,
-                                const std::function<bool(const RankedCase&, const RankedCase&)>& compares) {
+// Returns the standing (best, tied, behind or undecided) of each case of a group by `cost_ratio`, the cost of its first
+// case divided by that of the second; a lower cost is better, and two cases without a ratio are not compared. A case
+// that is compared with no other is undecided.
+std::vector<Standing> standings(
+    const std::vector<RankedCase>& members,
+    const std::function<std::optional<Estimate>(const RankedCase&, const RankedCase&)>& cost_ratio) {
   std::vector<Standing> places;
   for (const RankedCase& member : members) {
-    const auto own = cost(member);
     size_t others = 0, beaten = 0;
     bool behind = false;
     for (const RankedCase& other : members) {
-      if (&other == &member || !own || !cost(other) || !compares(member, other)) continue;
+      const auto ratio = &other == &member ? std::nullopt : cost_ratio(member, other);
+      if (!ratio) continue;
       ++others;
-      beaten += above(*cost(other), *own) ? 1 : 0;
-      behind = behind || above(*own, *cost(other));
+      beaten += ratio->high < 1 ? 1 : 0;
+      behind = behind || ratio->low > 1;
     }
     places.push_back(others == 0        ? Standing::undecided
                      : behind           ? Standing::behind
@@ -40,9 +40,9 @@ std::vector<Standing> standings(const std::vector<RankedCase>& members,
   return places;
 }
 
-std::optional<Estimate> time_of(const RankedCase& member) {
-  if (!member.speed) return std::nullopt;
-  return quotient({1, 1, 1}, *member.speed);
+std::optional<Estimate> memory_ratio(const RankedCase& a, const RankedCase& b) {
+  if (!memory_compares(a, b)) return std::nullopt;
+  return quotient(*a.memory, *b.memory);
 }
 
 // True if `better` is preferable to `member`: faster without more memory, or with less memory without being slower.
@@ -51,11 +51,10 @@ std::optional<Estimate> time_of(const RankedCase& member) {
 // counts.
 bool dominates(const RankedCase& better, const RankedCase& member, bool any_memory) {
   if (!better.speed || !member.speed) return false;
-  const bool faster = above(*better.speed, *member.speed), slower = above(*member.speed, *better.speed);
-  if (!any_memory) return faster;
+  if (!any_memory) return faster(better, member);
   if (!memory_compares(better, member)) return false;
   const bool more = above(*better.memory, *member.memory), less = above(*member.memory, *better.memory);
-  return (faster && !more) || (less && !slower);
+  return (faster(better, member) && !more) || (less && !faster(member, better));
 }
 
 bool any_memory_compares(const std::vector<RankedCase>& members) {
@@ -80,21 +79,20 @@ void fill_loss(const Report& report, const RankedCase& member, Choice& choice) {
 }
 
 void fill_ratios(const RankedCase& member, const RankedCase& fastest, Choice& choice) {
-  if (member.speed && fastest.speed) {
-    const bool own = &member == &fastest;
-    const Estimate time = own ? Estimate{1, 1, 1} : quotient(*fastest.speed, *member.speed);
-    choice.time_ratio = time.middle, choice.time_low = time.low, choice.time_high = time.high;
+  const bool own = &member == &fastest;
+  if (auto time = speed_ratio(fastest, member)) {
+    if (own) time = Estimate{1, 1, 1};
+    choice.time_ratio = time->middle, choice.time_low = time->low, choice.time_high = time->high;
   }
-  if (memory_compares(member, fastest)) {
-    const bool own = &member == &fastest;
-    const Estimate memory = own ? Estimate{1, 1, 1} : quotient(*member.memory, *fastest.memory);
-    choice.memory_ratio = memory.middle, choice.memory_low = memory.low, choice.memory_high = memory.high;
+  if (auto memory = memory_ratio(member, fastest)) {
+    if (own) memory = Estimate{1, 1, 1};
+    choice.memory_ratio = memory->middle, choice.memory_low = memory->low, choice.memory_high = memory->high;
   }
 }
 
 std::vector<Choice> choices_of(const Report& report, const std::vector<RankedCase>& members) {
-  const auto time = standings(members, time_of, [](const RankedCase&, const RankedCase&) { return true; });
-  const auto memory = standings(members, [](const RankedCase& member) { return member.memory; }, memory_compares);
+  const auto time = standings(members, [](const RankedCase& a, const RankedCase& b) { return speed_ratio(b, a); });
+  const auto memory = standings(members, memory_ratio);
   const bool any_memory = any_memory_compares(members);
   std::vector<Choice> choices;
   for (size_t i = 0; i < members.size(); ++i) {

@@ -116,16 +116,18 @@ std::optional<StepParts> parts_of(const CaseRecord& record) {
 
 void measure(const Report& report, CaseGroup& group) {
   std::vector<RankedCase>& members = group.members;
-  const CaseRecord* reference = reference_of(report, members.front().record->spec);
-  group.paired =
-      reference && std::all_of(members.begin(), members.end(), [&](const RankedCase& member) {
-        return reference_of(report, member.record->spec) == reference && paired_speed(*member.record, reference);
-      });
+  for (RankedCase& member : members) {
+    member.reference = reference_of(report, member.record->spec);
+    if (member.reference) member.over_reference = paired_speed(*member.record, member.reference);
+  }
+  group.paired = std::all_of(members.begin(), members.end(), [&](const RankedCase& member) {
+    return member.over_reference && member.reference == members.front().reference;
+  });
   group.launches = members.front().record->step_time_ns->launches;
   for (RankedCase& member : members) {
     const CaseRecord& record = *member.record;
     member.label = label_of(group, record.spec);
-    member.speed = group.paired ? paired_speed(record, reference) : launches_speed(record);
+    member.speed = group.paired ? member.over_reference : launches_speed(record);
     member.memory = memory_of(record);
     member.parts = parts_of(record);
     group.launches = std::min(group.launches, record.step_time_ns->launches);
@@ -139,6 +141,17 @@ void measure(const Report& report, CaseGroup& group) {
 
 Estimate quotient(const Estimate& a, const Estimate& b) {
   return {a.middle / b.middle, a.low / b.high, a.high / b.low};
+}
+
+std::optional<Estimate> speed_ratio(const RankedCase& a, const RankedCase& b) {
+  if (!a.speed || !b.speed) return std::nullopt;
+  const bool paired = a.reference == b.reference && a.over_reference && b.over_reference;
+  return paired ? quotient(*a.over_reference, *b.over_reference) : quotient(*a.speed, *b.speed);
+}
+
+bool faster(const RankedCase& a, const RankedCase& b) {
+  const auto ratio = speed_ratio(a, b);
+  return ratio && ratio->low > 1;
 }
 
 bool memory_compares(const RankedCase& a, const RankedCase& b) {
@@ -156,7 +169,8 @@ CaseGroups groups_of(const Report& report) {
       return comparable(one.members.front().record->spec, record.spec);
     });
     if (group == found.groups.end()) group = found.groups.emplace(found.groups.end());
-    group->members.push_back({.record = &record, .label = {}, .speed = {}, .memory = {}, .parts = {}});
+    group->members.push_back(
+        {.record = &record, .label = {}, .speed = {}, .over_reference = {}, .memory = {}, .parts = {}});
   }
   for (CaseGroup& group : found.groups) measure(report, group);
   return found;

@@ -28,6 +28,9 @@ struct RankedCase {
   std::string label;
   // A speed-up over the reference if CaseGroup::paired is set, else samples per second.
   std::optional<Estimate> speed;
+  // The case's reference, and the speed-up over it from blocks of both that were timed in turn; null and empty without.
+  const CaseRecord* reference = nullptr;
+  std::optional<Estimate> over_reference;
   std::optional<Estimate> memory;  // peak bytes; comparable between cases with equal numbers of processes
   std::optional<StepParts> parts;
 };
@@ -44,6 +47,11 @@ struct CaseGroups {
 };
 CaseGroups groups_of(const Report& report);
 
+// Returns the speed of `a` divided by that of `b`, from paired blocks if both cases have the same reference; nullopt if
+// a speed is unknown.
+std::optional<Estimate> speed_ratio(const RankedCase& a, const RankedCase& b);
+// True if the interval of their speed_ratio() is above 1.
+bool faster(const RankedCase& a, const RankedCase& b);
 // True if the memory of two cases can be compared: both have a figure, for the same number of processes.
 bool memory_compares(const RankedCase& a, const RankedCase& b);
 

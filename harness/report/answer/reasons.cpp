@@ -22,11 +22,11 @@ constexpr double little_overlap = 0.1;
 constexpr double much_throttling = 0.2;
 
 // Returns the share of the time difference between `member` and a faster case that one part of the step explains. Times
-// are per sample.
+// are per sample, relative to the faster case.
 double explained(const GroupFacts& facts, const RankedCase& member, double (*part)(const StepParts&)) {
   const RankedCase& faster = faster_than(facts, member);
   if (!member.parts || !faster.parts) return 0;
-  const double own = 1 / member.speed->middle, best = 1 / faster.speed->middle;
+  const double own = speed_ratio(faster, member)->middle, best = 1;
   return (part(*member.parts) * own - part(*faster.parts) * best) / (own - best);
 }
 

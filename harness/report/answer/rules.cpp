@@ -59,7 +59,7 @@ std::string reason_of(const GroupFacts& facts, const RankedCase& member) {
 
 std::string slower_text(const GroupFacts& facts, const RankedCase& m) {
   const RankedCase& faster = faster_than(facts, m);
-  return m.label + " takes " + longer_text(quotient(*faster.speed, *m.speed)) +
+  return m.label + " takes " + longer_text(*speed_ratio(faster, m)) +
          (&faster == &facts.fastest() ? "" : " than " + faster.label) + ": " + reason_of(facts, m) + ".";
 }
 
@@ -146,8 +146,8 @@ std::string saved_part_text(const CaseRecord& least, const CaseRecord& other) {
 std::string less_memory_text(const GroupFacts& facts, const RankedCase& fastest) {
   const RankedCase& least = least_memory(facts);
   const Choice& choice = facts.choice_of(least);
-  const std::string time = choice.time == Standing::behind && above(*fastest.speed, *least.speed)
-                               ? longer_text(quotient(*fastest.speed, *least.speed))
+  const std::string time = choice.time == Standing::behind && faster(fastest, least)
+                               ? longer_text(*speed_ratio(fastest, least))
                            : choice.time_ratio ? "no more time that this run can tell"
                                                : "an unknown time";
   return least.label + " needs " + percent_text(*choice.memory_ratio) + " of " + fastest.label + "'s memory (" +
@@ -188,7 +188,7 @@ std::string loss_text(const GroupFacts& facts, const RankedCase& m) {
 bool has_trade_off(const GroupFacts& facts, const RankedCase&) {
   const auto all = front(facts);
   return compares_memory(facts) && std::any_of(all.begin(), all.end(), [&](const RankedCase* a) {
-           return std::any_of(all.begin(), all.end(), [&](const RankedCase* b) { return above(*a->speed, *b->speed); });
+           return std::any_of(all.begin(), all.end(), [&](const RankedCase* b) { return faster(*a, *b); });
          });
 }
 
@@ -239,7 +239,7 @@ int launches_to_decide(const GroupFacts& facts) {
 
 const RankedCase& faster_than(const GroupFacts& facts, const RankedCase& member) {
   for (const RankedCase& other : facts.members)
-    if (other.speed && above(*other.speed, *member.speed)) return other;
+    if (faster(other, member)) return other;
   return facts.fastest();
 }
 

@@ -229,6 +229,35 @@ TEST(Answer, WithoutPairedBlocksOnlyIntervalsOverLaunchesDecideTheRanking) {
   EXPECT_EQ(group_of_world(answer_of(run_of(cases)), 2).decide, "--launches 5");
 }
 
+TEST(Answer, PairedBlocksRankCasesWithTheSameReferenceEvenIfIntervalsOverLaunchesOverlap) {
+  const auto over = [](const std::string& backend, CaseRecord record) {
+    record.step_time_ns->ci95_low = 0.7 * record.step_time_ns->median;
+    record.step_time_ns->ci95_high = 1.3 * record.step_time_ns->median;
+    return changed(record, [&](CaseRecord& one) { one.spec.backend = backend; });
+  };
+  const auto over_ddp = [](double speedup, CaseRecord record) {
+    Derived& d = record.derived;
+    d.speedup = speedup, d.speedup_low = speedup - 0.05, d.speedup_high = speedup + 0.05;
+    return record;
+  };
+  Report run = run_of({over("shm", timed("ddp", 2, 1.6, 0)), over("gloo", timed("ddp", 2, 1.4, 0)),
+                       over_ddp(0.8, over("shm", timed("fsdp", 2, 1.28, 0))),
+                       over_ddp(0.9, over("gloo", timed("fsdp", 2, 1.26, 0)))});
+  run.config["reference"] = "ddp";
+  const auto& choices = group_of_world(answer_of(run), 2).choices;
+  ASSERT_EQ(choices.size(), 4u);
+  EXPECT_EQ(choices[0].label, "ddp over shm");
+  EXPECT_EQ(choices[0].time, Standing::tied) << "ddp over gloo has another reference";
+  EXPECT_EQ(choices[1].label, "ddp over gloo");
+  EXPECT_EQ(choices[1].time, Standing::tied);
+  EXPECT_EQ(choices[2].label, "fsdp over shm");
+  EXPECT_EQ(choices[2].time, Standing::behind);
+  EXPECT_NEAR(*choices[2].time_low, 1 / 0.85, 1e-9);
+  EXPECT_NEAR(*choices[2].time_high, 1 / 0.75, 1e-9);
+  EXPECT_EQ(choices[3].time, Standing::behind) << "ddp over gloo is faster";
+  EXPECT_LT(*choices[3].time_low, 1) << "against ddp over shm, only the intervals over launches count";
+}
+
 TEST(Answer, LabelsHaveBackendAndParametersOnlyIfCasesOfAStrategyDifferInThem) {
   const auto over_gloo = [](CaseRecord& record) { record.spec.backend = "gloo"; };
   const auto buckets = [](CaseRecord& record) { record.spec.params = {{"bucket_mb", "1"}}; };
