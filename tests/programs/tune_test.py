@@ -86,6 +86,12 @@ class FindBatch(unittest.TestCase):
                             *(word for name in strategies.split(",") for word in ("--mesh", f"{name}=2")), code=2)
                 self.assertIn("cp: this model has no sequence", done.stderr)
 
+    def test_find_batch_ends_at_the_data_set_if_no_tensor_is_large_enough_to_be_counted(self):
+        report = json.loads(tune("--find-batch", "--memory", "1MB", "--strategy", "cpu", "--workload", "random-linear",
+                                 "-o", "json").stdout)
+        self.assertEqual((batches(report, "ok")[-1], batches(report, "skipped")[0]), (100, 101))
+        self.assertEqual(step_bytes(report["cases"][0]), 0)
+
     def test_find_batch_in_strong_scaling_prints_none_if_the_smallest_batch_needs_too_much_memory(self):
         done = tune("--find-batch", "--memory", "0.1MB", "--strategy", "ddp", "--workload", "gpt", "--model", "tiny",
                     "--cpus", "2", "--scaling", "strong", code=77)

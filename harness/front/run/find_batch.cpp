@@ -13,7 +13,7 @@ namespace dpbench {
 namespace {
 
 // Returns the memory in bytes of the rank that uses most: tensors on the CPU, memory reserved by the allocator on a
-// GPU. 0: unknown.
+// GPU. 0: no tensor is large enough to be counted (CPU), or unknown (GPU).
 double bytes_of(const CaseRecord& record) {
   int64_t most = 0;
   for (const LaunchRecord& launch : record.launches)
@@ -102,7 +102,7 @@ LoopEnding FindBatchRun::search(const CaseRecord& planned, CaseRunner& runner,
     CaseRecord& record = one.cases.front();
     record.spec.batch = batch;
     record.spec.id = case_id(record.spec);
-    progress_->add_work(found.batch || !found.limit.empty() ? 1 : 0);
+    if (found.batch || !found.limit.empty()) progress_->add_case();  // another batch than the planned one
     LaunchLoop loop(
         options_, one, 1, runner, *progress_, make_command, [] {}, cpu_times_reader(), cores_of_run(prepared_));
     ended = loop.run();
@@ -136,7 +136,8 @@ BatchTrial FindBatchRun::judge(CaseRecord& record, const LoopEnding& ended, Foun
     return BatchTrial::stop;
   }
   const double bytes = bytes_of(record);
-  if (memory_bytes_ > 0 && bytes == 0) return refuse("the memory of its tensors is unknown", BatchTrial::stop);
+  if (memory_bytes_ > 0 && bytes == 0 && record.spec.device != Device::cpu)
+    return refuse("the memory of its tensors is unknown", BatchTrial::stop);
   if (memory_bytes_ > 0 && bytes > memory_bytes_)
     return refuse("takes " + size_text(bytes) + ", more than " + size_text(memory_bytes_), BatchTrial::refused);
   found.batch = record.spec.batch, found.bytes = bytes, found.samples_per_s = record.derived.samples_per_s;

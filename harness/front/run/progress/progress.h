@@ -40,6 +40,7 @@ class ProgressLine {
   // Reports that the last launch of a case has ended. Prints the case's line in the plain style.
   void over(const std::string& case_id, const std::string& result, double now);
   void add_work(int launches) { total_ += launches; }
+  void add_case() { ++cases_, ++total_; }  // another case with one launch
   // Adds the state of the running case to the redrawn line.
   void state(const std::string& case_id, const std::string& text);
   // Shows the progress within one long case on the redrawn line. `done` is the completed fraction, from 0 to 1.
