@@ -36,9 +36,10 @@ struct RankedCase {
 };
 
 struct CaseGroup {
-  std::vector<RankedCase> members;  // the cases of the group, fastest first; cases without a speed last
-  bool paired = false;              // true: speeds are speed-ups over one reference case, from pairs of blocks
-  int launches = 0;                 // smallest number of launches of any case of the group
+  // The cases of the group by falling speed; cases without a speed last. First is one that no other is faster() than.
+  std::vector<RankedCase> members;
+  bool paired = false;  // true: speeds are speed-ups over one reference case, from pairs of blocks
+  int launches = 0;     // smallest number of launches of any case of the group
 };
 
 struct CaseGroups {
@@ -47,8 +48,8 @@ struct CaseGroups {
 };
 CaseGroups groups_of(const Report& report);
 
-// Returns the speed of `a` divided by that of `b`, from paired blocks if both cases have the same reference; nullopt if
-// a speed is unknown.
+// Returns the speed of `a` divided by that of `b`, from paired blocks if both cases have them with the same reference;
+// nullopt if a speed is unknown.
 std::optional<Estimate> speed_ratio(const RankedCase& a, const RankedCase& b);
 // True if the interval of their speed_ratio() is above 1.
 bool faster(const RankedCase& a, const RankedCase& b);

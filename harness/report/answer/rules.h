@@ -34,9 +34,9 @@ struct AnswerRule {
   bool (*holds)(const GroupFacts&, const RankedCase&);
   std::string (*text)(const GroupFacts&, const RankedCase&);
 };
-// Returns the case to which a slower case is compared: the fastest one with a speed interval entirely above that of
-// `member`. This is not the fastest case of the group if that case's interval is wide and overlaps that of `member`.
-// Requires that the standing of `member` is `behind`.
+// Returns the case to which a slower case is compared: the first of the group that is faster() than `member`. This is
+// not the fastest case of the group if the run cannot tell that case and `member` apart. Requires that the standing of
+// `member` is `behind`.
 const RankedCase& faster_than(const GroupFacts& facts, const RankedCase& member);
 
 // Rules for the sentences about a group, in the order of the sentences. `reason_rules` explain why a case is slower

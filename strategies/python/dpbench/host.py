@@ -32,6 +32,7 @@ def main():
     # sys.path[0] was the folder of this file. Its modules would hide other modules of the same names.
     sys.path[0] = os.path.dirname(package)
     imports = Imports() if os.environ.get("DPBENCH_PROGRESS") else None
+    sys.stdout.reconfigure(line_buffering=True)  # a rank ends without flushing Python's buffers
     library, built_with, *arguments = sys.argv[1:]
     sys.argv = sys.argv[:1]
     stdout = os.dup(1)
@@ -54,9 +55,9 @@ def main():
         if not usage:
             traceback.print_exc()
         os._exit(2)
+    sys.stdout.flush()
     os.dup2(stdout, 1)
     os.close(stdout)
-    sys.stdout.flush()
     if imports:
         imports.end_start()
     words = [word.encode() for word in arguments]

@@ -54,6 +54,21 @@ class Interpreter(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual([case["status"] for case in json.loads(done.stdout)["cases"]], ["ok"] * 4)
 
+    def test_what_a_python_strategy_prints_is_in_the_logs_of_its_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "printing.py")
+            printing = EXAMPLE.read_text(encoding="utf-8").replace("zero_grad()", "zero_grad(); print('in step', step)", 1)
+            file.write_text(printing, encoding="utf-8")
+            environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+            done = subprocess.run([DPBENCH, "--python", interpreter(), "--plugin", file, "--strategy", "plain-average", "--workload",
+                                   "random-linear", "--backend", "shm", "--cpus", "2", *BRIEF, "--out", folder],
+                                  capture_output=True, text=True, timeout=300, env=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            logs = [file.read_text(encoding="utf-8") for file in pathlib.Path(folder).glob("*/logs/*/rank*.log")]
+            self.assertEqual(len(logs), 2)
+            for log in logs:
+                self.assertIn("in step 1", log)
+
     def test_breakpoint_opens_a_debugger_on_the_terminal_of_a_run_of_one_rank(self):
         with tempfile.TemporaryDirectory() as folder:
             words = list(map(str, [*self.words, "--strategy", "stops", "--cpus", "1", "--timeout", "300", "--out", folder]))

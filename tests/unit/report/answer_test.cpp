@@ -258,6 +258,23 @@ TEST(Answer, PairedBlocksRankCasesWithTheSameReferenceEvenIfIntervalsOverLaunche
   EXPECT_LT(*choices[3].time_low, 1) << "against ddp over shm, only the intervals over launches count";
 }
 
+TEST(Answer, StartsWithACaseThatNoOtherIsFasterThanEvenIfAnotherHasMoreSamplesPerSecond) {
+  const auto paired = [](CaseRecord record) {
+    Derived& d = record.derived;
+    d.speedup = 0.8, d.speedup_low = 0.75, d.speedup_high = 0.85;
+    return record;
+  };
+  const auto over_gloo = [](CaseRecord& record) { record.spec.backend = "gloo"; };
+  Report run = run_of(
+      {timed("ddp", 2, 1.5, 0), paired(timed("zero1", 2, 1.52, 0)), changed(timed("ddp", 2, 1.2, 0), over_gloo)});
+  run.config["reference"] = "ddp";
+  const auto& choices = group_of_world(answer_of(run), 2).choices;
+  EXPECT_EQ(choices[0].label, "ddp over shm");
+  EXPECT_EQ(choices[0].time, Standing::best);
+  EXPECT_EQ(choices[1].label, "zero1");
+  EXPECT_EQ(choices[1].time, Standing::behind);
+}
+
 TEST(Answer, LabelsHaveBackendAndParametersOnlyIfCasesOfAStrategyDifferInThem) {
   const auto over_gloo = [](CaseRecord& record) { record.spec.backend = "gloo"; };
   const auto buckets = [](CaseRecord& record) { record.spec.params = {{"bucket_mb", "1"}}; };
