@@ -17,8 +17,8 @@ namespace {
 // either side, so only some of the courses agree with the strategy.
 constexpr size_t most_roundings = 32;
 // If the error after the first course with rounding is above this multiple of its bound, rounding is not the cause, so
-// no further course is computed. A unit of convnet that gets a gradient in one sample of 64 and not in another course
-// moves conv1's momentum by 1,329 times its bound.
+// no further course is computed. Rounding once changed the momentum of convnet's conv1 by
+// 1,329 times its bound.
 constexpr double rounding_explains = 1e5;
 
 constexpr char diverged_text[] =

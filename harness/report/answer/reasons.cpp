@@ -26,8 +26,8 @@ constexpr double much_throttling = 0.2;
 double explained(const GroupFacts& facts, const RankedCase& member, double (*part)(const StepParts&)) {
   const RankedCase& faster = faster_than(facts, member);
   if (!member.parts || !faster.parts) return 0;
-  const double own = speed_ratio(faster, member)->middle, best = 1;
-  return (part(*member.parts) * own - part(*faster.parts) * best) / (own - best);
+  const double own = speed_ratio(faster, member)->middle;  // the faster case takes 1
+  return (part(*member.parts) * own - part(*faster.parts)) / (own - 1);
 }
 
 double communication_in(const StepParts& parts) { return parts.communication; }

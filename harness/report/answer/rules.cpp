@@ -146,10 +146,9 @@ std::string saved_part_text(const CaseRecord& least, const CaseRecord& other) {
 std::string less_memory_text(const GroupFacts& facts, const RankedCase& fastest) {
   const RankedCase& least = least_memory(facts);
   const Choice& choice = facts.choice_of(least);
-  const std::string time = choice.time == Standing::behind && faster(fastest, least)
-                               ? longer_text(*speed_ratio(fastest, least))
-                           : choice.time_ratio ? "no more time that this run can tell"
-                                               : "an unknown time";
+  const std::string time = faster(fastest, least) ? longer_text(*speed_ratio(fastest, least))
+                           : choice.time_ratio    ? "no more time that this run can tell"
+                                                  : "an unknown time";
   return least.label + " needs " + percent_text(*choice.memory_ratio) + " of " + fastest.label + "'s memory (" +
          range_text_of(*choice.memory_low, *choice.memory_high) + ") and takes " + time + "." +
          saved_part_text(*least.record, *fastest.record);

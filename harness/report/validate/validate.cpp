@@ -47,8 +47,8 @@ Json without_sentences(Json answer) {
 
 constexpr int first_minor_with_answer = 7;
 
-// True if a group has cases that are paired with different references. Builds before 2026-12 compared these cases by
-// the intervals over launches.
+// True if a group has cases that are paired with different references. Another build may have compared them by the
+// intervals over launches alone.
 bool mixes_references(const Report& report) {
   return std::ranges::any_of(groups_of(report).groups, [](const CaseGroup& group) {
     return !group.paired && std::ranges::any_of(group.members, [](const RankedCase& member) {

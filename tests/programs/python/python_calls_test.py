@@ -57,14 +57,14 @@ class Interpreter(unittest.TestCase):
     def test_what_a_python_strategy_prints_is_in_the_logs_of_its_ranks(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "printing.py")
-            printing = EXAMPLE.read_text(encoding="utf-8").replace("zero_grad()", "zero_grad(); print('in step', step)", 1)
-            file.write_text(printing, encoding="utf-8")
+            text = EXAMPLE.read_text(encoding="utf-8")
+            file.write_text(text.replace("zero_grad()", "zero_grad(); print('in step', step)", 1), encoding="utf-8")
             environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
-            done = subprocess.run([DPBENCH, "--python", interpreter(), "--plugin", file, "--strategy", "plain-average", "--workload",
-                                   "random-linear", "--backend", "shm", "--cpus", "2", *BRIEF, "--out", folder],
+            done = subprocess.run([DPBENCH, "--python", interpreter(), "--plugin", file, "--strategy", "plain-average",
+                                   "--workload", "random-linear", "--backend", "shm", "--cpus", "2", *BRIEF, "--out", folder],
                                   capture_output=True, text=True, timeout=300, env=environment)
             self.assertEqual(done.returncode, 0, done.stderr)
-            logs = [file.read_text(encoding="utf-8") for file in pathlib.Path(folder).glob("*/logs/*/rank*.log")]
+            logs = [log.read_text(encoding="utf-8") for log in pathlib.Path(folder).glob("*/logs/*/rank*.log")]
             self.assertEqual(len(logs), 2)
             for log in logs:
                 self.assertIn("in step 1", log)
