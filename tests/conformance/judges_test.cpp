@@ -442,8 +442,11 @@ TEST_F(ConformanceChecks, LimitParameterErrorsToAMultipleOfTheLargestErrorOfSeve
   start.steps[0].parameters = {{"bias", at::full({40}, 1.001e-3, at::kFloat)}};
   const std::vector<Evidence> ranks = {start};
   const Trial trial{bench_, scenario_, {}, ranks, {}, {}, {}};
-  EXPECT_GT(course_deviation(trial, end(1e-3), {end(1e-3)}).error, 1);
-  EXPECT_LE(course_deviation(trial, end(1e-3), {end(1e-3), end(1.0005e-3)}).error, 1);
+  RoundingErrors rounding;
+  rounding.add(trial, end(1e-3), end(1e-3));
+  EXPECT_GT(course_deviation(trial, end(1e-3), rounding).error, 1);
+  rounding.add(trial, end(1e-3), end(1.0005e-3));
+  EXPECT_LE(course_deviation(trial, end(1e-3), rounding).error, 1);
 }
 
 // Without a float32 run of the oracle, parameters may differ by the rounding error of a single float32 pass.
@@ -485,7 +488,10 @@ TEST_F(ConformanceChecks, AllowParametersToDifferIfTheirGradientsAreRoundingErro
     due.state = {{state_name("bias", Slot::variance), at::full({40}, size * size * 1e-3, at::kDouble)}};
     due.losses = {at::Tensor()};
     const Course course{.ranks = {due}, .unknown = ""};
-    return course_deviation(Trial{bench, scenario_, {}, ranks, {}, {}, {}}, course, {course}).error;
+    const Trial trial{bench, scenario_, {}, ranks, {}, {}, {}};
+    RoundingErrors rounding;
+    rounding.add(trial, course, course);
+    return course_deviation(trial, course, rounding).error;
   };
   EXPECT_LE(error(0.1 * epsilon), 1);
   EXPECT_GT(error(1e-9 * epsilon), 1) << "smaller rounding errors cannot move a parameter so far";

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/votes.h"
 #include "harness/conform/oracle/optimizer_replay.h"
 
 namespace dpbench {
@@ -21,15 +22,6 @@ constexpr double course_bound = 1e-8;
 constexpr double course_factor = 8;
 // Allowed relative error after several steps, in units of roundoff of the dtype in which gradients are communicated.
 constexpr double communicated_roundings = 64;
-
-// Returns the maximum over the courses of error(end), where `end` is a rank's state after the last step of a course; 0
-// if there are no courses.
-template <typename Error>
-double largest(const std::vector<Course>& courses, size_t rank, const Error& error) {
-  double most = 0;
-  for (const Course& course : courses) most = std::max(most, error(course.ranks[rank]));
-  return most;
-}
 
 // Returns the root mean square of the last output, the scale of a loss's rounding errors.
 double output_size(const at::Tensor& output) {
@@ -46,14 +38,57 @@ std::map<std::optional<Slot>, double> largest_values(const NamedTensors& state) 
   return most;
 }
 
+// Raises the largest error of each tensor, e.g. of each parameter, to its difference from `exact`.
+void raise(std::map<std::string, double>& errors, const NamedTensors& exact, const NamedTensors& rough) {
+  for (const auto& [name, due] : exact)
+    if (const at::Tensor* found = find(rough, name))
+      errors[name] = std::max(errors[name], largest_difference(*found, due));
+}
+
+double usual_error(const Trial& trial, const Course& expected, const Course& rounded) {
+  std::vector<at::Tensor> errors, changes;
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
+    for (const auto& [name, due] : expected.ranks[rank].parameters) {
+      const at::Tensor *found = find(rounded.ranks[rank].parameters, name), start = trial.start(rank, name);
+      if (!found || !start.defined() || !due.is_floating_point()) continue;
+      errors.push_back(found->to(at::kDouble) - due.to(at::kDouble));
+      changes.push_back(due.to(at::kDouble) - start.to(at::kDouble));
+    }
+  const double change = norm(changes);
+  return change > 0 ? norm(errors) / change : 0;
+}
+
 }  // namespace
 
-CourseBounds::CourseBounds(const Trial& trial, const Course& expected, const std::vector<Course>& rounded)
+void RoundingErrors::add(const Trial& trial, const Course& expected, const Course& rounded) {
+  if (courses++ == 0) {
+    ranks.resize(trial.ranks.size());
+    votes.resize(expected.hidden_roundings.size());
+    usual = usual_error(trial, expected, rounded);
+  }
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank) {
+    const CourseEnd &exact = expected.ranks[rank], &rough = rounded.ranks[rank];
+    for (size_t step = 0; step < exact.losses.size(); ++step)
+      if (exact.losses[step].defined())
+        loss = std::max(loss, largest_difference(rough.losses[step], exact.losses[step]));
+    if (exact.output.defined())
+      ranks[rank].output = std::max(ranks[rank].output, relative_error(rough.output, exact.output, 0));
+    raise(ranks[rank].parameters, exact.parameters, rough.parameters);
+    raise(ranks[rank].buffers, exact.buffers, rough.buffers);
+    raise(ranks[rank].state, exact.state, rough.state);
+  }
+  for (size_t i = 0; i < votes.size(); ++i)
+    votes[i] = std::max(
+        votes[i],
+        std::abs(votes_of(expected.hidden_roundings[i], rounded.ranks[0].parameters, trial, expected).error()));
+}
+
+CourseBounds::CourseBounds(const Trial& trial, const Course& expected, const RoundingErrors& rounding)
     : trial_(trial),
       expected_(expected),
-      rounded_(rounded),
+      rounding_(rounding),
       spec_(trial.workload().optimizer()),
-      rounds_(!rounded.empty() || trial.scenario.dtype != at::kDouble),
+      rounds_(rounding.courses > 0 || trial.scenario.dtype != at::kDouble),
       relative_(rounds_ ? pass_bound(trial.scenario.dtype) : course_bound),
       rates_(sum_of_learning_rates(spec_, trial.scenario.first, trial.scenario.steps)) {
   if (const auto type = trial.bench.strategy.reduced_in)
@@ -62,49 +97,24 @@ CourseBounds::CourseBounds(const Trial& trial, const Course& expected, const std
     moved_.push_back(largest_move(trial, expected, rank));
     largest_state_.push_back(largest_values(expected.ranks[rank].state));
   }
-  if (!rounded.empty()) measure_rounding();
 }
 
-// Measures the rounding error of the course. A single loss, or a parameter with few elements, may have a small error by
-// chance. Therefore all losses use the largest error of any rank and step, and every parameter uses at least the
-// typical error of all parameters.
-void CourseBounds::measure_rounding() {
-  std::vector<at::Tensor> errors, changes;
-  for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
-    const CourseEnd &exact = expected_.ranks[rank], &rough = rounded_[0].ranks[rank];
-    for (size_t step = 0; step < exact.losses.size(); ++step)
-      if (exact.losses[step].defined())
-        loss_rounding_ = std::max(loss_rounding_, largest(rounded_, rank, [&](const CourseEnd& end) {
-                                    return largest_difference(end.losses[step], exact.losses[step]);
-                                  }));
-    for (const auto& [name, due] : exact.parameters) {
-      const at::Tensor *mine = find(rough.parameters, name), start = trial_.start(rank, name);
-      if (!mine || !start.defined() || !due.is_floating_point()) continue;
-      errors.push_back(mine->to(at::kDouble) - due.to(at::kDouble));
-      changes.push_back(due.to(at::kDouble) - start.to(at::kDouble));
-    }
-  }
-  if (const double change = norm(changes); change > 0) usual_rounding_ = norm(errors) / change;
-}
-
-// Returns the largest difference of one tensor, e.g. a parameter, from its correct value `due` at the end of any course
-// computed with rounding.
-double CourseBounds::rounding(size_t rank, NamedTensors CourseEnd::* tensors, const std::string& name,
-                              const at::Tensor& due) const {
-  return largest(rounded_, rank, [&](const CourseEnd& end) {
-    const at::Tensor* rough = find(end.*tensors, name);
-    return rough ? largest_difference(*rough, due) : 0;
-  });
+// Returns the largest error of one tensor, e.g. a parameter, in any course with rounding.
+double CourseBounds::rounding(size_t rank, std::map<std::string, double> RoundingErrors::Rank::* errors,
+                              const std::string& name) const {
+  if (rounding_.courses == 0) return 0;
+  const auto& known = rounding_.ranks[rank].*errors;
+  const auto found = known.find(name);
+  return found == known.end() ? 0 : found->second;
 }
 
 double CourseBounds::of_loss(size_t rank, double due) const {
   return relative_ * std::max({std::abs(due), output_size(expected_.ranks[rank].output), 1e-30}) +
-         course_factor * loss_rounding_;
+         course_factor * rounding_.loss;
 }
 
-double CourseBounds::of_output(size_t rank, const at::Tensor& due) const {
-  return relative_ + course_factor * largest(rounded_, rank,
-                                             [&](const CourseEnd& end) { return relative_error(end.output, due, 0); });
+double CourseBounds::of_output(size_t rank) const {
+  return relative_ + (rounding_.courses > 0 ? course_factor * rounding_.ranks[rank].output : 0);
 }
 
 at::Tensor CourseBounds::of_parameter(size_t rank, const std::string& name, const at::Tensor& found,
@@ -116,7 +126,7 @@ at::Tensor CourseBounds::of_parameter(size_t rank, const std::string& name, cons
       (spec_.weight_decay == 0 ? 1 : 3) * steps + 4;
   const double u = unit_roundoff(start.scalar_type()), moved = largest_difference(due, start);
   double noise = relative_ * (rounds_ ? std::max(moved, 1e-3 * most) : most);
-  noise += course_factor * std::max(rounding(rank, &CourseEnd::parameters, name, due), usual_rounding_ * moved);
+  noise += course_factor * std::max(rounding(rank, &RoundingErrors::Rank::parameters, name), rounding_.usual * moved);
   if (spec_.kind == OptimizerSpec::Kind::adam) noise += adam_roundings * u * rates_ + by_rounding(rank, name);
   const at::Tensor bound = due.to(at::kDouble).abs() * (roundings * u) + noise;
   return rounds_ ? widened(bound, found, due) : bound;
@@ -149,16 +159,16 @@ double CourseBounds::of_buffer(size_t rank, const std::string& name, const at::T
   // integers differ by at least 1, so this bound accepts only equal integer buffers
   if (!due.is_floating_point()) return 0.5;
   return relative_ * std::max(largest_element(due.to(at::kDouble)), 1e-30) +
-         course_factor * rounding(rank, &CourseEnd::buffers, name, due);
+         course_factor * rounding(rank, &RoundingErrors::Rank::buffers, name);
 }
 
 // If the gradient is zero by cancellation, the state (e.g. momentum) holds only rounding errors. The bound is therefore
 // relative to the largest value that the same kind of state has for any parameter.
-double CourseBounds::of_state(size_t rank, const std::string& name, const at::Tensor& due) const {
+double CourseBounds::of_state(size_t rank, const std::string& name) const {
   const auto slot = split_state_name(name).slot;
   if (slot == Slot::step) return 0.5;  // step counts differ by at least 1, so this bound accepts only equal counts
   return relative_ * std::max(largest_state_[rank].at(slot), 1e-30) +
-         course_factor * rounding(rank, &CourseEnd::state, name, due);
+         course_factor * rounding(rank, &RoundingErrors::Rank::state, name);
 }
 
 }  // namespace dpbench

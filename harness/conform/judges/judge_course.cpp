@@ -16,6 +16,8 @@ namespace {
 // Largest number of courses that are computed with different roundings. Rounding may move an activation near zero to
 // either side, so only some of the courses agree with the strategy.
 constexpr size_t most_roundings = 32;
+// The same for a model of which audits compare only some elements, because its courses take long.
+constexpr size_t most_roundings_of_large_models = 8;
 // If the error after the first course with rounding is above this multiple of its bound, rounding is not the cause, so
 // no further course is computed. Rounding once changed the momentum of convnet's conv1 by
 // 1,329 times its bound.
@@ -95,8 +97,8 @@ std::string state_mistake(const NamedTensors& expected, const StateName& name, c
 // Compares a strategy's losses, outputs, parameters and buffers with those of a course.
 class Comparison {
  public:
-  Comparison(const Trial& trial, const Course& expected, const std::vector<Course>& rounded)
-      : trial_(trial), expected_(expected), rounded_(rounded), bounds_(trial, expected, rounded) {}
+  Comparison(const Trial& trial, const Course& expected, const RoundingErrors& rounding)
+      : trial_(trial), expected_(expected), rounding_(rounding), bounds_(trial, expected, rounding) {}
 
   Deviation run() {
     for (size_t rank = 1; rank < trial_.ranks.size(); ++rank) start(rank);
@@ -108,7 +110,7 @@ class Comparison {
       parameters(rank);
       buffers(rank);
     }
-    for (const HiddenRounding& mistake : expected_.hidden_roundings) hidden_rounding(mistake);
+    for (size_t i = 0; i < expected_.hidden_roundings.size(); ++i) hidden_rounding(i);
     if (!every_loss) passes();
     return worst_;
   }
@@ -161,7 +163,7 @@ class Comparison {
     const at::Tensor &due = expected_.ranks[rank].output, &found = trial_.ranks[rank].steps.back().output;
     if (!due.defined() || !found.defined()) return;
     worst_.add(
-        relative_error(found, due, 0) / bounds_.of_output(rank, due),
+        relative_error(found, due, 0) / bounds_.of_output(rank),
         [&] { return "the output of the last step, " + first_difference(found, due) + at_end(rank); },
         "computed with other parameters than the reported ones");
   }
@@ -199,15 +201,13 @@ class Comparison {
     }
   }
 
-  void hidden_rounding(const HiddenRounding& mistake) {
+  void hidden_rounding(size_t index) {
+    const HiddenRounding& mistake = expected_.hidden_roundings[index];
     const Votes votes = votes_of(mistake, trial_.ranks[0].steps.back().parameters, trial_, expected_);
     // Groups of elements vote on the mistake (see Votes). Rounding may move many groups the same way, so a majority may
     // vote for a mistake that was not made. The strategy may therefore have twice the majority of any course with
     // rounding.
-    double allowed = 1;
-    for (const Course& course : rounded_)
-      allowed =
-          std::max(allowed, 2 * std::abs(votes_of(mistake, course.ranks[0].parameters, trial_, expected_).error()));
+    const double allowed = rounding_.courses > 0 ? std::max(1.0, 2 * rounding_.votes[index]) : 1;
     worst_.add(
         votes.error() / allowed,
         [&] {
@@ -219,7 +219,7 @@ class Comparison {
 
   const Trial& trial_;
   const Course& expected_;
-  const std::vector<Course>& rounded_;
+  const RoundingErrors& rounding_;
   CourseBounds bounds_;
   Deviation worst_;
 };
@@ -232,12 +232,12 @@ void Deviation::add(double more, const LazyText& place, const LazyText& mistake)
   error = std::max(error, more);
 }
 
-Deviation course_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded) {
-  return Comparison(trial, expected, rounded).run();
+Deviation course_deviation(const Trial& trial, const Course& expected, const RoundingErrors& rounding) {
+  return Comparison(trial, expected, rounding).run();
 }
 
-Deviation state_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded) {
-  const CourseBounds bounds(trial, expected, rounded);
+Deviation state_deviation(const Trial& trial, const Course& expected, const RoundingErrors& rounding) {
+  const CourseBounds bounds(trial, expected, rounding);
   Deviation worst;
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
     for (const auto& [name, due] : expected.ranks[rank].state) {
@@ -250,7 +250,7 @@ Deviation state_deviation(const Trial& trial, const Course& expected, const std:
         continue;
       }
       worst.add(
-          largest_difference(found->reshape(due.sizes()), due) / bounds.of_state(rank, name, due),
+          largest_difference(found->reshape(due.sizes()), due) / bounds.of_state(rank, name),
           [&, &name = name, &due = due] {
             return "state " + name + ", " + first_difference(*found, due) + at_rank(trial, rank) + after(trial);
           },
@@ -261,14 +261,16 @@ Deviation state_deviation(const Trial& trial, const Course& expected, const std:
 
 Deviations deviations_of(const Trial& trial, const Course& expected) {
   const bool rounds = trial.scenario.dtype != at::kDouble || trial.bench.strategy.reduced_in;
-  std::vector<Course> rounded;
+  const size_t most = trial.scenario.sample.most_elements > 0 ? most_roundings_of_large_models : most_roundings;
+  RoundingErrors rounding;
   while (true) {
-    Deviations found{course_deviation(trial, expected, rounded), state_deviation(trial, expected, rounded)};
+    Deviations found{course_deviation(trial, expected, rounding), state_deviation(trial, expected, rounding)};
     const double error = std::max(found.course.error, found.state.error);
-    if (!rounds || error <= 1 || rounded.size() == most_roundings || (!rounded.empty() && error > rounding_explains))
+    if (!rounds || error <= 1 || rounding.courses == most || (rounding.courses > 0 && error > rounding_explains))
       return found;
-    rounded.push_back(
-        course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/false, rounded.size()));
+    rounding.add(
+        trial, expected,
+        course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/false, rounding.courses));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/conform/judges/course_bounds.h"
 #include "harness/conform/judges/rows.h"
 #include "harness/conform/oracle/course.h"
 
@@ -21,15 +22,12 @@ struct Deviation {
   void add(double more, const LazyText& place, const LazyText& mistake = "");
 };
 
-// Compares losses, the last step's output, parameters and buffers of every rank after several steps with a course.
-// expected: the course in float64. rounded: the course in the strategy's dtypes, computed several times with different
-// roundings, which show how much rounding changes the values. If `rounded` is empty, the bounds allow only the rounding
-// error of a single pass in the scenario's dtype. For a scenario in float64, they allow the rounding error of the whole
-// course.
-Deviation course_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
+// Compares losses, the last step's output, parameters and buffers of every rank after several steps with `expected`,
+// the course in float64.
+Deviation course_deviation(const Trial& trial, const Course& expected, const RoundingErrors& rounding);
 // Compares the tensors of the optimizer's state with those of a course by name. A tensor that the strategy does not
 // report is not compared.
-Deviation state_deviation(const Trial& trial, const Course& expected, const std::vector<Course>& rounded);
+Deviation state_deviation(const Trial& trial, const Course& expected, const RoundingErrors& rounding);
 
 struct Deviations {
   Deviation course, state;
