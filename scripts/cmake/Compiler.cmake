@@ -11,10 +11,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GRE
     -Wno-maybe-uninitialized -Wno-free-nonheap-object -Wno-dangling-reference -Wno-dangling-pointer)
 endif()
 # g++ 14 enables -munroll-only-small-loops and -mvzeroupper at -O2, and rejects a precompiled header built without them.
-# So all targets get both options.
+# So all targets get both options. clang-tidy, whose build has no precompiled headers, does not know them.
 foreach(option unroll-only-small-loops vzeroupper)
   check_cxx_compiler_flag(-m${option} DPBENCH_HAS_M_${option})
-  if(DPBENCH_HAS_M_${option} AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  if(DPBENCH_HAS_M_${option} AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13 AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     target_compile_options(dpbench_options INTERFACE -m${option})
   endif()
 endforeach()
