@@ -28,8 +28,8 @@ def interpreter():
 
 
 def call(command, *flags, cwd=None, numpy=True):
-    """Runs dpbench. numpy: if False, as in an interpreter without NumPy. Returns the exit code, the report (None if there
-    is none) and stderr."""
+    """Runs dpbench. numpy: if False, NumPy is hidden from the interpreter. Returns the exit code, the report (None if
+    there is none) and stderr."""
     words = [DPBENCH, command, "--python", interpreter(), *map(str, flags), "--progress", "none"]
     if "--timeout" not in flags:
         words += ["--timeout", "120"]  # importing PyTorch on several ranks may take longer than the default of 30 s

@@ -25,7 +25,8 @@ class Right(unittest.TestCase):
 
     def test_the_example_strategy_and_pytorchs_own_strategies_pass_their_checks(self):
         strategies = ["plain-average", "py-ddp", "py-zero1", "py-fsdp2"]
-        code, report = checked(EXAMPLE, ",".join(strategies), "--workload", "probe-batch-norm", "--cpus", "2", "--backend", "gloo,shm", numpy=False)
+        code, report = checked(EXAMPLE, ",".join(strategies), "--workload", "probe-batch-norm", "--cpus", "2",
+                               "--backend", "gloo,shm", numpy=False)
         self.assert_no_failure(code, report, 250)
         self.assertEqual(sorted((case["strategy"], case["backend"]) for case in report["cases"]),
                          sorted((strategy, backend) for strategy in strategies for backend in ("gloo", "shm")))
@@ -38,7 +39,8 @@ class Right(unittest.TestCase):
                                                ("py-cp", llama, 1, ("--param", "balance=off", "--param", "rotate=alltoall")),
                                                ("py-pp", llama, 4, ("--param", "py-pp.schedule=1f1b,looped-bfs,interleaved-zb,zbv"))):
             with self.subTest(strategy, model=model):
-                code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm", *params, numpy=False)
+                code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2",
+                                       "--backend", "shm", *params, numpy=False)
                 self.assertEqual(len(report["cases"]), cases)
                 self.assert_no_failure(code, report, 30 * cases)
 
