@@ -25,13 +25,12 @@ class Right(unittest.TestCase):
 
     def test_the_example_strategy_and_pytorchs_own_strategies_pass_their_checks(self):
         strategies = ["plain-average", "py-ddp", "py-zero1", "py-fsdp2"]
-        code, report = checked(EXAMPLE, ",".join(strategies), "--workload", "probe-batch-norm", "--cpus", "2",
-                               "--backend", "gloo,shm", numpy=False)
+        code, report = checked(EXAMPLE, ",".join(strategies), "--workload", "probe-batch-norm", "--cpus", "2", "--backend", "gloo,shm")
         self.assert_no_failure(code, report, 250)
         self.assertEqual(sorted((case["strategy"], case["backend"]) for case in report["cases"]),
                          sorted((strategy, backend) for strategy in strategies for backend in ("gloo", "shm")))
 
-    def test_pytorchs_tensor_parallelism_ring_attention_and_pipelines_pass_their_checks_without_numpy(self):
+    def test_pytorchs_tensor_parallelism_ring_attention_and_pipelines_pass_their_checks(self):
         gpt2 = "layers=1,hidden=12,heads=2,mlp=16,vocab=128,seq=5,padding=on,dropout=0.2"
         llama = "style=llama,layers=4,hidden=16,heads=4,kv_heads=2,mlp=22,vocab=131,seq=6,padding=on,tied=off"
         for strategy, model, cases, params in (("py-tp", gpt2, 1, ()),
@@ -39,8 +38,7 @@ class Right(unittest.TestCase):
                                                ("py-cp", llama, 1, ("--param", "balance=off", "--param", "rotate=alltoall")),
                                                ("py-pp", llama, 4, ("--param", "py-pp.schedule=1f1b,looped-bfs,interleaved-zb,zbv"))):
             with self.subTest(strategy, model=model):
-                code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2",
-                                       "--backend", "shm", *params, numpy=False)
+                code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm", *params)
                 self.assertEqual(len(report["cases"]), cases)
                 self.assert_no_failure(code, report, 30 * cases)
 
