@@ -52,8 +52,8 @@ class AtTheKink : public Workload {
 
 class RoundedUnit : public testing::Test {
  protected:
-  // Returns what a strategy on one rank reports, whose roundings are those of a float32 course with this seed. The
-  // movement of the first unit is multiplied by `farther`.
+  // Returns the report of a strategy with one rank. It rounds like a float32 course with this seed. The movement of the
+  // first unit is multiplied by `farther`.
   std::vector<Evidence> trained(uint64_t jitter, double farther = 1) const {
     Evidence seen;
     for (const auto& item : workload_.model(0)->named_parameters())

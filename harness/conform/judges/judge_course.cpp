@@ -16,11 +16,10 @@ namespace {
 // Largest number of courses that are computed with different roundings. Rounding may move an activation near zero to
 // either side, so only some of the courses agree with the strategy.
 constexpr size_t most_roundings = 32;
-// The same for a model of which audits compare only some elements, because its courses take long.
+// Largest number of such courses for a large model: audits compare only some of its elements. Its courses take long.
 constexpr size_t most_roundings_of_large_models = 8;
 // If the error after the first course with rounding is above this multiple of its bound, rounding is not the cause, so
-// no further course is computed. Rounding once changed the momentum of convnet's conv1 by
-// 1,329 times its bound.
+// no further course is computed. Rounding once changed the momentum of convnet's conv1 by 1,329 times its bound.
 constexpr double rounding_explains = 1e5;
 
 constexpr char diverged_text[] =

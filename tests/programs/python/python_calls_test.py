@@ -61,7 +61,8 @@ class Interpreter(unittest.TestCase):
             file.write_text(text.replace("zero_grad()", "zero_grad(); print('in step', step)", 1), encoding="utf-8")
             environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
             done = subprocess.run([DPBENCH, "--python", interpreter(), "--plugin", file, "--strategy", "plain-average",
-                                   "--workload", "random-linear", "--backend", "shm", "--cpus", "2", *BRIEF, "--out", folder],
+                                   "--workload", "random-linear", "--backend", "shm", "--cpus", "2", *BRIEF,
+                                   "--out", folder],
                                   capture_output=True, text=True, timeout=300, env=environment)
             self.assertEqual(done.returncode, 0, done.stderr)
             logs = [log.read_text(encoding="utf-8") for log in pathlib.Path(folder).glob("*/logs/*/rank*.log")]
