@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "workloads/base/joined_samples.h"
+
 namespace dpbench {
 
 namespace {
@@ -23,7 +25,7 @@ void add_micro(StepResult& result, at::Tensor output, at::Tensor loss) {
   output = without_graph(std::move(output));
   loss = without_graph(std::move(loss));
   const bool first = !result.output.defined();
-  result.output = first ? std::move(output) : at::cat({result.output, output});
+  result.output = first ? std::move(output) : joined_samples({result.output, output});
   result.loss = first ? std::move(loss) : result.loss + loss;
 }
 

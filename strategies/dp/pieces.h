@@ -22,6 +22,7 @@ class Pieces {
 
  private:
   const Workload& workload_;
+  const bool whole_;  // false: each replica loads its own samples
   std::vector<at::Tensor> ids_, inputs_, targets_;
 };
 

@@ -99,6 +99,51 @@ class Lengths(Regression):
         return x * (place < lengths).unsqueeze(-1), lengths / 4
 
 
+class NormedLengths(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.into, self.norm, self.out = nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.out(self.norm(self.into(x).transpose(1, 2)).mean(2))
+
+
+@dpbench.workload("py-normed-lengths", batch=8, samples=64, learning_rate=0.05)
+class NormedSequences(Lengths):
+    """the regression on sequences of different lengths, with BatchNorm over samples and padding"""
+
+    def model(self):
+        return NormedLengths()
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(12, 8)
+        self.hidden = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 4)
+
+    def forward(self, words):
+        return self.out(torch.tanh(self.hidden(self.embed(words)))).transpose(1, 2)
+
+
+@dpbench.workload("py-words", batch=8, samples=64, learning_rate=0.05)
+class Words:
+    """a class for each word of sentences of different lengths, which batch() pads to the longest of the batch"""
+
+    def model(self):
+        return Tagger()
+
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target, ignore_index=-100)
+
+    def batch(self, ids):
+        lengths = 2 + ids.view(-1, 1) % 3
+        place = torch.arange(int(lengths.max()))
+        words = (ids.view(-1, 1) * 7 + place * 3) % 11 + 1
+        return words * (place < lengths), torch.where(place < lengths, words % 4, -100)
+
+
 class InFloat32(nn.Linear):
     def forward(self, x):
         return super().forward(x.float())

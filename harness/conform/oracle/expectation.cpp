@@ -45,14 +45,15 @@ MicroBatches micro_batches(const Trial& trial, int64_t step) {
   return micro;
 }
 
-// Returns each micro-batch with the samples of all its replicas concatenated, as a single device would receive it.
-MicroBatches joined(const MicroBatches& micro) {
+// Returns each micro-batch with the samples of all its replicas, as a single device would receive it. The batch is made
+// anew, because replicas may pad their samples to different lengths.
+MicroBatches joined(const Workload& workload, const MicroBatches& micro) {
   MicroBatches result;
   for (const auto& parts : micro) {
-    std::vector<at::Tensor> input, target, ids;
+    std::vector<at::Tensor> ids;
     for (const auto& part : parts)
-      if (part.ids.defined()) input.push_back(part.input), target.push_back(part.target), ids.push_back(part.ids);
-    result.push_back({Batch{at::cat(input), at::cat(target), at::cat(ids)}});
+      if (part.ids.defined()) ids.push_back(part.ids);
+    result.push_back({workload.batch(at::cat(ids))});
   }
   return result;
 }
@@ -126,7 +127,7 @@ ExpectedStep Expectation::at_step(int64_t step) {
     expected.own.push_back(of_replica(expected, trial_.replica_of(r)));
   for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
   const auto alone = [&](std::optional<Oracle>& oracle) {
-    return oracle ? on_one_device(*oracle, number, joined(micro), {parameters.front()}, buffers)
+    return oracle ? on_one_device(*oracle, number, joined(trial_.workload(), micro), {parameters.front()}, buffers)
                   : std::vector<at::Tensor>();
   };
   expected.whole = alone(whole_), expected.single = alone(single_),

@@ -6,6 +6,7 @@
 
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/oracle/expectation.h"
+#include "workloads/base/joined_samples.h"
 
 namespace dpbench {
 
@@ -64,7 +65,7 @@ at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int ran
   for (const auto& shard : step.shards)
     if (trial.bench.distribution.owners() == 1 || shard.replica == trial.replica_of(rank))
       outputs.push_back(shard.output);
-  return outputs.empty() ? at::Tensor() : at::cat(outputs);
+  return outputs.empty() ? at::Tensor() : joined_samples(outputs);
 }
 
 at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank) {

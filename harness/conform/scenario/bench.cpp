@@ -10,24 +10,23 @@
 namespace dpbench {
 namespace {
 
-// Returns the batch with the content of its first sample replaced by another sample's. The sample's id stays.
-Batch with_another_sample(const Workload& workload, const Batch& batch) {
-  const int64_t samples = workload.samples();
-  const Batch other = workload.batch((batch.ids.narrow(0, 0, 1) + samples / 2).remainder(samples));
-  Batch changed{batch.input.clone(), batch.target.clone(), batch.ids};
-  changed.input.narrow(0, 0, 1).copy_(other.input);
-  changed.target.narrow(0, 0, 1).copy_(other.target);
-  return changed;
+// Returns the batch of these ids, in which the first sample's content is another sample's. Its id stays.
+Batch with_another_sample(const Workload& workload, const at::Tensor& ids) {
+  at::Tensor drawn = ids.clone();
+  drawn.narrow(0, 0, 1).add_(workload.samples() / 2).remainder_(workload.samples());
+  Batch batch = workload.batch(drawn);
+  batch.ids = ids;
+  return batch;
 }
 
 }  // namespace
 
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Distribution& distribution,
                const at::Tensor& ids, int owner, int64_t step) {
+  const bool is_altered = altered(scenario, distribution) == std::pair(distribution.replica_of(owner), step);
+  if (is_altered && scenario.perturbed) return with_another_sample(workload, ids);
   Batch batch = workload.batch(ids);
-  if (altered(scenario, distribution) != std::pair(distribution.replica_of(owner), step)) return batch;
-  if (scenario.perturbed) return with_another_sample(workload, batch);
-  if (!scenario.poison) return batch;
+  if (!is_altered || !scenario.poison) return batch;
   // An infinity is put into the sample's target (label), which gives infinite gradients; in the input it would mostly
   // give NaN.
   const bool of_target = !batch.input.is_floating_point() ||

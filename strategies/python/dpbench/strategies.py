@@ -132,6 +132,15 @@ class Setup:
         return torch.autocast(self.device.type, torch.bfloat16) if self.dtype == torch.bfloat16 else contextlib.nullcontext()
 
 
+def joined_samples(parts):
+    """Concatenates tensors of samples. If batch() pads samples to the longest of a batch, so that the samples in `parts`
+    have different shapes, smaller ones are padded with zeros."""
+    largest = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts))]
+    missing = [[size - own for size, own in zip(largest, part.shape[1:])] for part in parts]
+    return torch.cat([torch.nn.functional.pad(part, [n for size in reversed(lacks) for n in (0, size)])
+                      for part, lacks in zip(parts, missing)])
+
+
 class Strategy:
     """Base class of strategies. A strategy sets self.model and self.optimizer and implements step(). A strategy that
     divides tensors between ranks also overrides the methods that return whole tensors."""
@@ -168,7 +177,7 @@ class Strategy:
             losses.append(loss.detach())
         if len(micro) == 1:
             return outputs[0], losses[0]
-        return torch.cat(outputs), sum(losses)
+        return joined_samples(outputs), sum(losses)
 
     def update(self, step):
         """Clips the gradients to --clip-norm, sets the step's learning rate, and steps the optimizer."""

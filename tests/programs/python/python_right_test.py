@@ -20,25 +20,30 @@ class Right(unittest.TestCase):
     def assert_no_failure(self, code, report, at_least):
         failed = [(case["id"], row) for case in report["cases"] for row in case["checks"] if row["status"] == "failed"]
         failed += [(case["id"], case["status"], case["seed"], case["reason"]) for case in report["cases"] if case["status"] not in ("ok", "unproven")]
-        self.assertEqual((code, failed), (0, []))
+        self.assertEqual((code, failed), (0, []), failed)
         self.assertGreaterEqual(sum(row["status"] == "passed" for case in report["cases"] for row in case["checks"]), at_least)
 
     def test_the_example_strategy_and_pytorchs_own_strategies_pass_their_checks(self):
         strategies = ["plain-average", "py-ddp", "py-zero1", "py-fsdp2"]
-        code, report = checked(EXAMPLE, ",".join(strategies), "--workload", "probe-batch-norm", "--cpus", "2", "--backend", "gloo,shm")
+        code, report = checked(EXAMPLE, ",".join(strategies), "--workload", "probe-batch-norm", "--cpus", "2",
+                               "--backend", "gloo,shm", numpy=False)
         self.assert_no_failure(code, report, 250)
         self.assertEqual(sorted((case["strategy"], case["backend"]) for case in report["cases"]),
                          sorted((strategy, backend) for strategy in strategies for backend in ("gloo", "shm")))
 
-    def test_pytorchs_tensor_parallelism_ring_attention_and_pipelines_pass_their_checks(self):
+    def test_pytorchs_tensor_parallelism_ring_attention_and_pipelines_pass_their_checks_without_numpy(self):
         gpt2 = "layers=1,hidden=12,heads=2,mlp=16,vocab=128,seq=5,padding=on,dropout=0.2"
         llama = "style=llama,layers=4,hidden=16,heads=4,kv_heads=2,mlp=22,vocab=131,seq=6,padding=on,tied=off"
-        for strategy, model, cases, params in (("py-tp", gpt2, 1, ()),
-                                               ("py-cp", gpt2 + ",seq=8", 1, ()),
-                                               ("py-cp", llama, 1, ("--param", "balance=off", "--param", "rotate=alltoall")),
-                                               ("py-pp", llama, 4, ("--param", "py-pp.schedule=1f1b,looped-bfs,interleaved-zb,zbv"))):
+        schedules = "py-pp.schedule=1f1b,looped-bfs,interleaved-zb,zbv"
+        for strategy, model, cases, params in (
+                ("py-tp", gpt2, 1, ()),
+                ("py-cp", gpt2 + ",seq=8", 1, ()),
+                ("py-cp", llama, 1, ("--param", "balance=off", "--param", "rotate=alltoall")),
+                # some other seeds draw a last batch of one sample, which 1f1b refuses
+                ("py-pp", llama, 4, ("--param", schedules, "--seed", "2001"))):
             with self.subTest(strategy, model=model):
-                code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2", "--backend", "shm", *params)
+                code, report = checked(None, strategy, "--workload", "gpt", "--model", model, "--cpus", "2",
+                                       "--backend", "shm", *params, numpy=False)
                 self.assertEqual(len(report["cases"]), cases)
                 self.assert_no_failure(code, report, 30 * cases)
 
@@ -87,10 +92,24 @@ class Right(unittest.TestCase):
         self.assert_no_failure(code, report, 60)
         self.assertEqual({(case["strategy"], case["workload"]) for case in report["cases"]},
                          {(strategy, workload) for strategy in ("pp", "fsdp") for workload in ("py-squares", "py-normed")})
-        code, report = checked(MODELS, "pp", "--workload", "py-lengths", "--cpus", "2", "--backend", "shm")
-        self.assert_no_failure(code, report, 30)
         code, report = checked(MODELS, "ddp,pp", "--workload", "py-squares", "--recompute", "1", "--cpus", "2", "--backend", "shm")
         self.assert_no_failure(code, report, 30)
+
+    def test_models_pass_whose_batches_are_padded_to_their_longest_sample(self):
+        # With this seed, ranks, micro-batches and the sample that replaces another have different lengths.
+        flags = ("--cpus", "2", "--backend", "shm", "--seed", "1008")
+        code, report = checked(MODELS, "pp,ddp", "--workload", "py-lengths", *flags)
+        self.assert_no_failure(code, report, 60)
+        code, report = checked(MODELS, "cpu,ddp,fsdp,py-ddp", "--workload", "py-words", *flags)
+        self.assert_no_failure(code, report, 120)
+
+    def test_dp_and_synchronized_batch_norm_are_not_judged_if_each_batch_is_padded_to_another_length(self):
+        code, report = checked(MODELS, "dp,ddp", "--workload", "py-normed-lengths", "--param", "ddp.sync_batch_norm=on,off", "--cpus", "2",
+                               "--backend", "shm", "--seed", "1008")
+        self.assertEqual((code, [case["status"] for case in report["cases"]]), (4, ["ok", "skipped", "ok"]), report["cases"])
+        dp, synchronized, _ = report["cases"]
+        self.assertIn("Pad all samples to one shape", synchronized["reason"])
+        self.assertTrue(any(row["name"] == "gradient-meaning" and "Pad all samples to one shape" in row["detail"] for row in dp["checks"]), dp)
 
     def test_fsdp_gives_a_notice_if_a_whole_python_model_is_one_unit(self):
         flags = ("--strategy", "fsdp", "--workload", "py-transformer,py-squares", "--cpus", "2", "--backend", "shm")

@@ -18,6 +18,7 @@
 #include "tests/support/contains.h"
 #include "tests/support/own_cores.h"
 #include "workloads/base/cores.h"
+#include "workloads/base/joined_samples.h"
 
 namespace dpbench {
 namespace {
@@ -435,6 +436,11 @@ TEST(ReplicaThreads, BusyWaitOnlyIfEachThreadHasItsOwnCore) {
   std::atomic<int> sum{0};
   for (int i = 0; i < 50; ++i) crowded.run(3, [&](int replica) { sum += replica; });
   EXPECT_EQ(sum, 50 * 3);
+}
+
+TEST(JoinedSamples, OfDifferentShapesArePaddedWithZerosBehindTheSmallerOnes) {
+  const at::Tensor joined = joined_samples({at::full({1, 2, 1}, 3), at::full({2, 1, 2}, 5)});
+  EXPECT_TRUE(at::equal(joined, at::tensor({3, 0, 3, 0, 5, 5, 0, 0, 5, 5, 0, 0}).view({3, 2, 2}))) << joined;
 }
 
 TEST(Flat, PacksTensorsIntoOneBufferPerDtypeKeepingValuesAndStrides) {

@@ -9,6 +9,7 @@
 #include "harness/conform/judges/row_pieces.h"
 #include "harness/conform/judges/signatures/wrong_gradient.h"
 #include "harness/conform/oracle/narrow_dtype.h"
+#include "workloads/base/joined_samples.h"
 
 namespace dpbench {
 namespace {
@@ -100,7 +101,8 @@ bool same_forward_pass(const WrongGradient& c) {
       if (c.trial.bench.distribution.owners() == 1 || shard.replica == c.trial.replica_of(evidence.rank))
         outputs.push_back(shard.output);
     const at::Tensor& seen = evidence.steps[static_cast<size_t>(c.step)].output;
-    if (!outputs.empty() && !(seen.defined() && relative_error(seen, at::cat(outputs), 0) <= c.tolerance)) return false;
+    if (!outputs.empty() && !(seen.defined() && relative_error(seen, joined_samples(outputs), 0) <= c.tolerance))
+      return false;
   }
   return true;
 }
