@@ -27,20 +27,23 @@ def interpreter():
                           stdout=subprocess.PIPE).stdout.strip()
 
 
-def call(command, *flags, cwd=None):
-    """Runs dpbench. Returns the exit code, the report (None if there is none) and stderr."""
+def call(command, *flags, cwd=None, numpy=True):
+    """Runs dpbench. numpy: if False, NumPy is hidden from the interpreter. Returns the exit code, the report (None if
+    there is none) and stderr."""
     words = [DPBENCH, command, "--python", interpreter(), *map(str, flags), "--progress", "none"]
     if "--timeout" not in flags:
         words += ["--timeout", "120"]  # importing PyTorch on several ranks may take longer than the default of 30 s
     with tempfile.TemporaryDirectory() as folder:
         words += {"run": ["--out", folder, "-o", "json"], "train": ["--out", folder]}.get(command, ["-o", "json"])
-        done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=cwd)
+        env = os.environ if numpy else {**os.environ, "PYTHONPATH": str(ROOT / "tests/fakes/without_numpy")}
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=cwd, env=env)
         if command == "train":
             return done.returncode, next((json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*/run.json")), None), done.stderr
     return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None, done.stderr
 
 
-def checked(plugin, strategies, *flags):
-    code, report, errors = call("check", *(["--plugin", plugin] if plugin else []), "--strategy", strategies, *flags)
+def checked(plugin, strategies, *flags, numpy=True):
+    plugins = ["--plugin", plugin] if plugin else []
+    code, report, errors = call("check", *plugins, "--strategy", strategies, *flags, numpy=numpy)
     assert report, errors
     return code, report

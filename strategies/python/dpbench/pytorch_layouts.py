@@ -1,5 +1,6 @@
 """PyTorch's own strategies that divide a model between ranks: tensor parallelism (parallelize_module), ring attention
 and pipelines (torch.distributed.pipelining). They run the model of the workload gpt, written as torch.nn modules."""
+import pickle
 from collections import namedtuple
 
 import torch
@@ -21,13 +22,21 @@ class OneReplica(dpbench.Strategy):
 
     def share(self, tensor, source):
         """Returns the tensor of the rank `source`, whose shape may differ from this rank's."""
-        form = [(tensor.shape, tensor.dtype)]
-        dist.broadcast_object_list(form, src=source, group=self.setup.group)
-        shape, dtype = form[0]
+        shape, dtype = self.share_object((tensor.shape, tensor.dtype), source)
         mine = self.setup.rank == source
         tensor = tensor.detach().clone() if mine else torch.zeros(shape, dtype=dtype, device=self.setup.device)
         dist.broadcast(tensor, src=source, group=self.setup.group)
         return tensor
+
+    def share_object(self, value, source):
+        """Returns the object of the rank `source`. torch.distributed.broadcast_object_list would need NumPy."""
+        data = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8).to(self.setup.device)
+        size = torch.tensor(len(data), device=self.setup.device)
+        dist.broadcast(size, src=source, group=self.setup.group)
+        if self.setup.rank != source:
+            data = data.new_zeros(size.item())
+        dist.broadcast(data, src=source, group=self.setup.group)
+        return pickle.loads(bytes(data.tolist()))
 
     def forward(self, batch):
         with torch.no_grad():
@@ -345,10 +354,8 @@ class Pipeline(OneReplica):
 
     def everywhere(self, mine):
         """Returns the tensors of all ranks, by name, on every rank."""
-        names = [None] * self.setup.world
-        dist.all_gather_object(names, list(mine), group=self.setup.group)
         return {name: self.share(mine.get(name, torch.zeros(())), rank)
-                for rank in range(self.setup.world) for name in names[rank]}
+                for rank in range(self.setup.world) for name in self.share_object(list(mine), rank)}
 
     def parameters(self):
         return self.everywhere(super().parameters())
