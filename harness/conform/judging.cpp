@@ -7,7 +7,6 @@
 
 #include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exception_text.h"
-#include "workloads/base/error.h"
 
 namespace dpbench {
 
@@ -25,8 +24,6 @@ void Judging::later(const Scenario& scenario, WorkQueue::Job judge) {
     try {
       const Computing here;
       judge();
-    } catch (const Unavailable& error) {
-      rows_.skipped(scenario.gradient_check, "scenario " + scenario.name, error.what());
     } catch (const std::exception& error) {
       if (out_of_memory(error))
         failed_ = std::current_exception();

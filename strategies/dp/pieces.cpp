@@ -23,7 +23,7 @@ Batch Pieces::take(size_t replica) {
 }
 
 at::Tensor Pieces::target() const {
-  if (!same_sample_shapes(inputs_))
+  if (!same_sample_shapes(inputs_) || !same_sample_shapes(targets_))
     throw UsageError(
         "dp divides one batch, but batch() pads the samples of each replica to another shape. Pad all samples to one "
         "shape");

@@ -113,6 +113,11 @@ std::shared_ptr<Model> PythonWorkload::model(uint64_t seed) const {
 at::Tensor PythonWorkload::loss(const at::Tensor& output, const at::Tensor& target) const {
   return only_tensor(call("loss", numbers_.id, 0, with({output, target})));
 }
+int64_t PythonWorkload::loss_terms(const Batch& batch) const {
+  if (numbers_.own_loss_terms) return call("loss_terms", numbers_.id, 0, with({batch.target})).answered_numbers.at(0);
+  constexpr int64_t ignored = -100;  // the class that torch.nn.functional.cross_entropy leaves out by default
+  return batch.target.scalar_type() == at::kLong ? batch.target.ne(ignored).sum().item<int64_t>() : batch.samples();
+}
 Batch PythonWorkload::batch(const at::Tensor& ids) const {
   return batch_of(call("batch", numbers_.id, 0, with({ids})), ids);
 }

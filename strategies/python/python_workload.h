@@ -45,7 +45,7 @@ class PythonWorkload : public Workload {
  public:
   struct Numbers {
     int64_t id = 0, samples = 0, test_samples = 0;
-    bool smooth = false;
+    bool own_loss_terms = false, smooth = false;
   };
   PythonWorkload(const Numbers& numbers, OptimizerSpec optimizer)
       : numbers_(numbers), optimizer_(std::move(optimizer)) {}
@@ -55,6 +55,7 @@ class PythonWorkload : public Workload {
   std::shared_ptr<Model> model(uint64_t seed) const override;
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override;
   OptimizerSpec optimizer() const override { return optimizer_; }
+  int64_t loss_terms(const Batch& batch) const override;
   Batch batch(const at::Tensor& ids) const override;
   Batch test_batch(const at::Tensor& ids) const override;
 

@@ -141,6 +141,7 @@ void set_field(WorkloadFields& workload, const std::string& field, const std::st
       {"samples", [](auto& w, auto& f, auto& t) { w.numbers.samples = number_of<int64_t>(f, t); }},
       {"test_samples", [](auto& w, auto& f, auto& t) { w.numbers.test_samples = number_of<int64_t>(f, t); }},
       {"optimizer", [](auto& w, auto& f, auto& t) { w.optimizer.kind = kind_of(f, t); }},
+      {"own_loss_terms", [](auto& w, auto& f, auto& t) { w.numbers.own_loss_terms = switch_of(f, t); }},
       {"own_optimizer", [](auto& w, auto& f, auto& t) { w.own_optimizer = switch_of(f, t); }},
       {"learning_rate", [](auto& w, auto& f, auto& t) { w.optimizer.learning_rate = number_of<double>(f, t); }},
       {"beta1", [](auto& w, auto& f, auto& t) { w.optimizer.beta1 = number_of<double>(f, t); }},

@@ -20,7 +20,8 @@ using Fields = c10::Dict<std::string, std::string>;
 void register_strategy(int64_t id, const Fields& fields, bool promises, const std::vector<std::string>& params);
 
 // Registers a workload written in Python. fields: name, summary, scaling, batch, samples, test_samples and the fields
-// of OptimizerSpec, all as text; own_optimizer: true if an optimizer in Python updates the parameters.
+// of OptimizerSpec, all as text; own_optimizer: true if an optimizer in Python updates the parameters;
+// own_loss_terms: true if loss_terms() in Python counts the terms of a loss.
 void register_workload(int64_t id, const Fields& fields);
 
 }  // namespace dpbench::python

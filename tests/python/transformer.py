@@ -1,6 +1,6 @@
 """Workloads in Python for strategies in C++ and Python: self-attention over random sequences; a regression, with
 variants that use BatchNorm1d, refuse float64, draw random numbers or choose an optimizer of torch.optim; a regression on
-sequences of different lengths; and a model with named inputs and outputs."""
+sequences of different lengths; a class for each word of sentences; and a model with named inputs and outputs."""
 import functools
 
 import torch
@@ -116,32 +116,51 @@ class NormedSequences(Lengths):
         return NormedLengths()
 
 
-class Tagger(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed = nn.Embedding(12, 8)
-        self.hidden = nn.Linear(8, 8)
-        self.out = nn.Linear(8, 4)
-
-    def forward(self, words):
-        return self.out(torch.tanh(self.hidden(self.embed(words)))).transpose(1, 2)
-
-
-@dpbench.workload("py-words", batch=8, samples=64, learning_rate=0.05)
+@dpbench.workload("py-words", batch=8, samples=64, test_samples=16, learning_rate=0.05)
 class Words:
     """a class for each word of sentences of different lengths, which batch() pads to the longest of the batch"""
 
     def model(self):
-        return Tagger()
+        return nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 5))
 
     def loss(self, output, target):
-        return nn.functional.cross_entropy(output, target, ignore_index=-100)
+        return nn.functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+    def test_batch(self, ids):
+        return self.batch(ids)
 
     def batch(self, ids):
         lengths = 2 + ids.view(-1, 1) % 3
         place = torch.arange(int(lengths.max()))
         words = (ids.view(-1, 1) * 7 + place * 3) % 11 + 1
-        return words * (place < lengths), torch.where(place < lengths, words % 4, -100)
+        return words * (place < lengths), torch.where(place < lengths, words % 5, -100)
+
+
+@dpbench.workload("py-first-words", batch=8, samples=64, learning_rate=0.05)
+class FirstWords(Words):
+    """the same with a loss over the first two words of each sentence"""
+
+    def loss(self, output, target):
+        return super().loss(output[:, :2], target[:, :2])
+
+    def loss_terms(self, target):
+        return target[:, :2].numel()
+
+
+class ClassesFirst(nn.Sequential):
+    def forward(self, words):
+        return super().forward(words).transpose(1, 2)
+
+
+@dpbench.workload("py-classes-first", batch=8, samples=64, test_samples=16, learning_rate=0.05)
+class WordsWithClassesFirst(Words):
+    """the same with the classes in the second dimension of the output, as torch's cross_entropy takes them"""
+
+    def model(self):
+        return ClassesFirst(*super().model())
+
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
 
 
 class InFloat32(nn.Linear):

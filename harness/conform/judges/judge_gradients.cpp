@@ -292,11 +292,13 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
     });
   });
   if (apart < by_definition && !narrow) return row(trial, rows, "gradient-vs-baseline", compared, exact_bound, finding);
-  rows.skipped("gradient-vs-baseline", compared,
-               narrow ? "shown, not judged: gradients are communicated in a narrower dtype, as requested"
-                      : "shown, not judged: the strategy's declared semantics differ here by " + short_number(apart) +
-                            " (a layer couples samples, or the loss is not a mean)",
-               finding.error);
+  rows.skipped(
+      "gradient-vs-baseline", compared,
+      narrow
+          ? "shown, not judged: gradients are communicated in a narrower dtype, as requested"
+          : "shown, not judged: the strategy's declared semantics differ here by " + short_number(apart) +
+                " (a layer couples samples, ranks pad their samples to different lengths, or the loss is not a mean)",
+      finding.error);
 }
 
 // True if averaging by a product with 1/R and by a division by R give the same bits for the gradient of each forward

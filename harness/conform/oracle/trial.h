@@ -72,7 +72,8 @@ struct Trial {
 Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                  std::vector<Evidence> ranks);
 
-// Returns the expected output of a rank, its micro-batches concatenated. For a single process it covers all replicas.
+// Returns the expected output of a rank, its micro-batches joined (joined_samples()). For a single process it covers
+// all replicas.
 at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int rank);
 // Returns the loss that a rank (or the single process) must report for a step: the mean over its micro-batches. An
 // undefined tensor if it has no samples.

@@ -28,7 +28,12 @@ Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& gro
     const at::Tensor output = strategy.forward(batch);
     pulse.beat();
     if (from >= until) continue;
-    right += workload.predicted(output).cpu().eq(batch.target).sum().item<int64_t>();
+    const at::Tensor predicted = workload.predicted(output).cpu();
+    if (predicted.sizes() != batch.target.sizes())
+      throw UsageError(
+          "--eval and --target-accuracy need outputs whose last dimension is the classes, and a target for "
+          "each output");
+    right += predicted.eq(batch.target).sum().item<int64_t>();
     classes += workload.loss_terms(batch);
   }
   at::Tensor counted = at::tensor({right, classes});

@@ -11,13 +11,15 @@
 namespace dpbench {
 namespace {
 
-// Returns true if some of the first `compared` samples, each as a batch of its own, have inputs of different sizes.
+// Returns true if some of at most 256 samples, taken at equal distances and each as a batch of its own, have inputs of
+// different sizes.
 bool samples_differ_in_size(const Workload& workload) {
-  constexpr int64_t compared = 256;
+  const int64_t samples = workload.samples(), compared = std::min<int64_t>(samples, 256);
   std::vector<int64_t> first;
-  for (int64_t id = 0; id < std::min(workload.samples(), compared); ++id) {
-    const std::vector<int64_t> sizes = workload.batch(at::full({1}, id, at::kLong)).input.sizes().vec();
-    if (id == 0) first = sizes;
+  for (int64_t i = 0; i < compared; ++i) {
+    const at::Tensor id = at::full({1}, i * samples / compared, at::kLong);
+    const std::vector<int64_t> sizes = workload.batch(id).input.sizes().vec();
+    if (i == 0) first = sizes;
     if (sizes != first) return true;
   }
   return false;

@@ -38,7 +38,7 @@ def main():
     sys.argv = sys.argv[:1]
     stdout = os.dup(1)
     os.dup2(2, 1)  # stdout carries only the worker's own output, which dpbench reads: prints of plug-ins go to stderr
-    # Neither torch nor dpbench needs NumPy, which "pip install torch" leaves out.
+    # dpbench does not need NumPy, which "pip install torch" leaves out.
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
     require_torch(built_with)
     files, arguments = python_files(arguments)

@@ -29,6 +29,7 @@ def fields_of(number, entry):
     for method in ("model", "loss"):
         if not callable(getattr(instance, method, None)):
             raise UsageError(f"workload '{fields['name']}' has no method {method}()")
+    fields["own_loss_terms"] = registration.text_of(hasattr(instance, "loss_terms"))
     return fields
 
 
@@ -245,6 +246,13 @@ def model_train(number, on):
 def loss(workload, _):
     output, target = bridge.given()
     bridge.answer([instance_of(workload).loss(output, target)])
+
+
+@bridge.handler
+def loss_terms(workload, _):
+    hosted = instance_of(workload)
+    (target,) = bridge.given()
+    ops.answer_numbers.default([int(hosted.user.loss_terms(hosted.target.unpack(target, torch.float32)))])
 
 
 @bridge.handler

@@ -14,7 +14,7 @@ if not hasattr(module, name):
     raise dpbench.UsageError(f"--model {module_name}:{name}: the module has no {name}")
 model = getattr(module, name)
 parts = {"model": lambda self: model(), "__doc__": model.__doc__ or f"{name} of {module_name}"}
-for part in ("loss", "data", "samples", "batch", "test_samples", "test_batch"):
+for part in ("loss", "loss_terms", "data", "samples", "batch", "test_samples", "test_batch"):
     owner = next((owner for owner in (model, module) if hasattr(owner, part)), None)
     if owner is not None:
         found = getattr(owner, part)

@@ -135,6 +135,8 @@ class Setup:
 def joined_samples(parts):
     """Concatenates tensors of samples. If batch() pads samples to the longest of a batch, so that the samples in `parts`
     have different shapes, smaller ones are padded with zeros."""
+    if len({part.shape[1:] for part in parts}) == 1:
+        return torch.cat(parts)
     largest = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts))]
     missing = [[size - own for size, own in zip(largest, part.shape[1:])] for part in parts]
     return torch.cat([torch.nn.functional.pad(part, [n for size in reversed(lacks) for n in (0, size)])

@@ -13,6 +13,8 @@ from drawn_tests import load_tests  # noqa: F401, unittest calls it
 from python_runs import BRIEF, DPBENCH, EXAMPLE, ROOT, call, checked, interpreter
 
 MODELS = ROOT / "tests/python/transformer.py"
+# With this seed, ranks, micro-batches and the sample that replaces another have different lengths.
+PADDED = ("--cpus", "2", "--backend", "shm", "--seed", "1008")
 NEW_GROUPS = ROOT / "tests/python/new_groups.py"
 
 
@@ -96,20 +98,30 @@ class Right(unittest.TestCase):
         self.assert_no_failure(code, report, 30)
 
     def test_models_pass_whose_batches_are_padded_to_their_longest_sample(self):
-        # With this seed, ranks, micro-batches and the sample that replaces another have different lengths.
-        flags = ("--cpus", "2", "--backend", "shm", "--seed", "1008")
-        code, report = checked(MODELS, "pp,ddp", "--workload", "py-lengths", *flags)
+        code, report = checked(MODELS, "pp,ddp", "--workload", "py-lengths", *PADDED)
         self.assert_no_failure(code, report, 60)
-        code, report = checked(MODELS, "cpu,ddp,fsdp,py-ddp", "--workload", "py-words", *flags)
+        code, report = checked(MODELS, "cpu,ddp,fsdp,py-ddp", "--workload", "py-words", *PADDED)
         self.assert_no_failure(code, report, 120)
 
-    def test_dp_and_synchronized_batch_norm_are_not_judged_if_each_batch_is_padded_to_another_length(self):
-        code, report = checked(MODELS, "dp,ddp", "--workload", "py-normed-lengths", "--param", "ddp.sync_batch_norm=on,off", "--cpus", "2",
-                               "--backend", "shm", "--seed", "1008")
-        self.assertEqual((code, [case["status"] for case in report["cases"]]), (4, ["ok", "skipped", "ok"]), report["cases"])
-        dp, synchronized, _ = report["cases"]
-        self.assertIn("Pad all samples to one shape", synchronized["reason"])
-        self.assertTrue(any(row["name"] == "gradient-meaning" and "Pad all samples to one shape" in row["detail"] for row in dp["checks"]), dp)
+    def test_micro_batches_and_ranks_count_by_the_terms_of_their_loss(self):
+        code, report = checked(MODELS, "pp,ddp", "--workload", "py-words,py-first-words", *PADDED,
+                               "--param", "pp.microbatches=2", "--param", "ddp.global_mean=on")
+        self.assert_no_failure(code, report, 120)
+
+    def test_dp_refuses_samples_that_its_replicas_would_pad_to_different_lengths(self):
+        code, report = checked(MODELS, "dp", "--workload", "py-normed-lengths", *PADDED)
+        (case,) = report["cases"]
+        self.assertEqual((code, case["status"]), (4, "ok"), case)
+        (row,) = [row for row in case["checks"] if row["name"] == "gradient-meaning"]
+        self.assertEqual(row["status"], "skipped")
+        self.assertIn("Pad all samples to one shape", row["detail"])
+
+    def test_training_counts_right_words_only_with_the_classes_in_the_last_dimension(self):
+        for workload, expected in (("py-words", 0), ("py-classes-first", 2)):
+            with self.subTest(workload):
+                code, report, errors = call("train", "--plugin", MODELS, "--strategy", "ddp", "--workload", workload, "--cpus", "2",
+                                            "--epochs", "2", "--eval")
+                self.assertEqual(code, expected, errors)
 
     def test_fsdp_gives_a_notice_if_a_whole_python_model_is_one_unit(self):
         flags = ("--strategy", "fsdp", "--workload", "py-transformer,py-squares", "--cpus", "2", "--backend", "shm")
