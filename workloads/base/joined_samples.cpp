@@ -5,10 +5,17 @@
 #include <ATen/ATen.h>
 
 namespace dpbench {
+namespace {
+
+at::IntArrayRef sample_shape(const at::Tensor& samples) {
+  return samples.dim() == 0 ? at::IntArrayRef() : samples.sizes().slice(1);
+}
+
+}  // namespace
 
 bool same_sample_shapes(const std::vector<at::Tensor>& parts) {
-  return std::ranges::all_of(
-      parts, [&](const at::Tensor& part) { return part.sizes().slice(1) == parts[0].sizes().slice(1); });
+  return std::ranges::all_of(parts,
+                             [&](const at::Tensor& part) { return sample_shape(part) == sample_shape(parts[0]); });
 }
 
 at::Tensor joined_samples(const std::vector<at::Tensor>& parts) {

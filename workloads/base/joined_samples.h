@@ -1,5 +1,5 @@
-// Concatenates tensors whose first dimension is the samples. A workload's batch() may pad samples to the longest of a
-// batch, so samples of two batches may have different shapes.
+// Joins tensors of samples along their first dimension. batch() may pad its samples to the longest of them. So the
+// samples of two batches may have different shapes.
 #pragma once
 
 #include <vector>

@@ -126,9 +126,9 @@ ExpectedStep Expectation::at_step(int64_t step) {
   for (int r = 0; local && r < static_cast<int>(trial_.ranks.size()); ++r)
     expected.own.push_back(of_replica(expected, trial_.replica_of(r)));
   for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
+  const MicroBatches together = whole_ || single_ ? joined(trial_.workload(), micro) : MicroBatches();
   const auto alone = [&](std::optional<Oracle>& oracle) {
-    return oracle ? on_one_device(*oracle, number, joined(trial_.workload(), micro), {parameters.front()}, buffers)
-                  : std::vector<at::Tensor>();
+    return oracle ? on_one_device(*oracle, number, together, {parameters.front()}, buffers) : std::vector<at::Tensor>();
   };
   expected.whole = alone(whole_), expected.single = alone(single_),
   expected.single_on_device = alone(single_on_device_);

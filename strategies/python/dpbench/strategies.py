@@ -133,8 +133,8 @@ class Setup:
 
 
 def joined_samples(parts):
-    """Concatenates tensors of samples. If batch() pads samples to the longest of a batch, so that the samples in `parts`
-    have different shapes, smaller ones are padded with zeros."""
+    """Concatenates tensors of samples. batch() may pad its samples to the longest of them. So the samples of two
+    batches may have different shapes: smaller ones are padded with zeros."""
     if len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(parts)
     largest = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts))]

@@ -119,8 +119,8 @@ class Right(unittest.TestCase):
     def test_training_counts_right_words_only_with_the_classes_in_the_last_dimension(self):
         for workload, expected in (("py-words", 0), ("py-classes-first", 2)):
             with self.subTest(workload):
-                code, report, errors = call("train", "--plugin", MODELS, "--strategy", "ddp", "--workload", workload, "--cpus", "2",
-                                            "--epochs", "2", "--eval")
+                code, report, errors = call("train", "--plugin", MODELS, "--strategy", "ddp", "--workload", workload,
+                                            "--cpus", "2", "--epochs", "2", "--eval")
                 self.assertEqual(code, expected, errors)
 
     def test_fsdp_gives_a_notice_if_a_whole_python_model_is_one_unit(self):

@@ -441,6 +441,7 @@ TEST(ReplicaThreads, BusyWaitOnlyIfEachThreadHasItsOwnCore) {
 TEST(JoinedSamples, OfDifferentShapesArePaddedWithZerosBehindTheSmallerOnes) {
   const at::Tensor joined = joined_samples({at::full({1, 2, 1}, 3), at::full({2, 1, 2}, 5)});
   EXPECT_TRUE(at::equal(joined, at::tensor({3, 0, 3, 0, 5, 5, 0, 0, 5, 5, 0, 0}).view({3, 2, 2}))) << joined;
+  EXPECT_THROW(joined_samples({at::scalar_tensor(1), at::scalar_tensor(2)}), std::exception);
 }
 
 TEST(Flat, PacksTensorsIntoOneBufferPerDtypeKeepingValuesAndStrides) {
