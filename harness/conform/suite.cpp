@@ -1,7 +1,6 @@
 #include "harness/conform/suite.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -22,6 +21,7 @@
 #include "harness/conform/scenario/choose_scenarios.h"
 #include "harness/conform/scenario/make_workload.h"
 #include "harness/conform/verdicts.h"
+#include "harness/report/base/clock.h"
 
 namespace dpbench {
 namespace {
@@ -247,15 +247,33 @@ class Suite {
 
   void fit_time_limit(Scenario& scenario) {
     const std::string text = ranks_.from_rank0([&] {
-      const auto start = std::chrono::steady_clock::now();
-      first_step(case_.bench(), scenario);
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      const double sample_s = took.count() / static_cast<double>(scenario.samples_per_rank);
-      const TimedShape shape = affordable_shape(scenario, case_.traits(), sample_s, request_.unwatched_s);
+      const TimedShape shape =
+          affordable_shape(scenario, case_.traits(), oracle_time_per_sample(scenario), request_.unwatched_s);
       return std::to_string(shape.samples) + " " + std::to_string(shape.steps);
     });
     scenario.samples_per_rank = std::stoll(text);
     scenario.steps = std::stoll(text.substr(text.find(' ')));
+  }
+
+  // Returns the CPU time in seconds that the oracle takes for a step, per sample of a micro-batch. A busy machine
+  // hardly changes it. A step also takes time that does not depend on its samples, so it is measured with as many of
+  // the timed case's samples as take little of the time limit.
+  double oracle_time_per_sample(Scenario scenario) const {
+    const auto step_s = [&] {
+      const int64_t start = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+      first_step(case_.bench(), scenario);
+      return static_cast<double>(clock_ns(CLOCK_THREAD_CPUTIME_ID) - start) * 1e-9;
+    };
+    constexpr int64_t growth = 4;
+    constexpr double share = 0.1;
+    int64_t& samples = scenario.samples_per_rank;
+    step_s();  // the first step also loads what later ones reuse
+    double took = step_s();
+    while (samples < case_.traits().own_samples && growth * took < share * request_.unwatched_s) {
+      samples = std::min(growth * samples, case_.traits().own_samples);
+      took = step_s();
+    }
+    return took / static_cast<double>(samples);
   }
 
   void run_beyond_range(const Scenario& scenario) {

@@ -158,6 +158,6 @@ def how(runs):
                 ("means", "what a step does with the gradient; speeds compare only for equal mathematics"),
                 ("! busy", "other programs used a quarter of a core or more (5 % of the cores of a large machine) while the case ran"),
                 ("disturbed", "other programs took the cores that the replicas needed: the case gets no speed"),
-                ("unproven", "no gradient could be judged: the case gets no speed"),
+                ("unproven", "no gradient or no timed step could be judged: the case gets no speed"),
                 ("wrong", "a check failed: the case gets no speed"))
     return join(lists, el("dl", [join(el("dt", word), el("dd", meaning)) for word, meaning in glossary]))

@@ -63,8 +63,9 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
                                const Passes& passes, const Update& update) {
   phases.enter(Phase::data);
   if (shapes_.empty()) require_recordable(*replica.shared_model(), owner_);
-  if (several_ranks_) require_same_kind_on_all_ranks(step, micro);
-  const auto [found, first] = shapes_.try_emplace(shape_of(micro));
+  const Shape shape = shape_of(micro);
+  if (several_ranks_) require_same_kind_on_all_ranks(step, micro, shape);
+  const auto [found, first] = shapes_.try_emplace(shape);
   ShapeState& state = found->second;
   if (first) state.batches.emplace(micro, replica.device(), replica.storage());
   state.batches->load(micro);
@@ -91,17 +92,23 @@ StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const
 
 // Throws if some ranks might record this step while others replay it, which NCCL does not allow. The ranks' sample
 // counts in a step differ by at most one. If this rank has a count for the first time, but has had a count that differs
-// by one, another rank may have had the new count in that earlier step and would replay now.
-void RecordedSteps::require_same_kind_on_all_ranks(int64_t step, std::span<const Batch> micro) {
+// by one, another rank may have had the new count in that earlier step and would replay now. Samples that are padded to
+// the longest of a batch have shapes that differ between ranks in any way.
+void RecordedSteps::require_same_kind_on_all_ranks(int64_t step, std::span<const Batch> micro, const Shape& shape) {
   int64_t samples = 0;
   for (const Batch& batch : micro) samples += batch.samples();
-  if (!counts_.insert(samples).second) return;
+  const std::string owner = owner_ + ".graph", now = " samples in step " + std::to_string(step);
+  const auto [found, first] = of_samples_.try_emplace(samples, shape);
+  if (!first && found->second != shape)
+    throw std::runtime_error(owner + "=on: this rank's " + std::to_string(samples) + now +
+                             " have other shapes than in an earlier step. Another rank may replay a step that this " +
+                             "rank records. Pad all samples to the same length, or use " + owner + "=off.");
+  if (!first) return;
   for (const int64_t other : {samples - 1, samples + 1})
-    if (counts_.contains(other))
-      throw std::runtime_error(owner_ + ".graph=on: this rank has " + std::to_string(samples) + " samples in step " +
-                               std::to_string(step) + " and had " + std::to_string(other) +
-                               " before. Another rank may replay a step that this rank records. " +
-                               "Use a --batch that leaves a different remainder, or " + owner_ + ".graph=off.");
+    if (of_samples_.contains(other))
+      throw std::runtime_error(owner + "=on: this rank has " + std::to_string(samples) + now + " and had " +
+                               std::to_string(other) + " before. Another rank may replay a step that this rank " +
+                               "records. Use a --batch that leaves a different remainder, or " + owner + "=off.");
 }
 
 void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phases, const Passes& passes,

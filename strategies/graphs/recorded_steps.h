@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,7 +60,7 @@ class RecordedSteps {
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> graph = {};
   };
-  void require_same_kind_on_all_ranks(int64_t step, std::span<const Batch> micro);
+  void require_same_kind_on_all_ranks(int64_t step, std::span<const Batch> micro, const Shape& shape);
   void run(ShapeState& state, const Replica& replica, Phases& phases, const Passes& passes, const Update& update);
   static void set_gradients(const ShapeState& state, const Replica& replica);
 
@@ -74,7 +73,7 @@ class RecordedSteps {
   at::Tensor step_;        // number of the next step, in device memory, where recorded steps read it
   int64_t next_step_ = 0;  // the number in step_, known to the host without a copy
   std::map<Shape, ShapeState> shapes_;
-  std::set<int64_t> counts_;  // With several ranks: this rank's number of samples in each step so far, as a set.
+  std::map<int64_t, Shape> of_samples_;  // With several ranks: the batch shape of each number of samples so far.
 };
 
 }  // namespace dpbench

@@ -18,15 +18,15 @@ namespace {
 constexpr int64_t steps_of_a_check = 100;  // no scenario of the checks has as many steps
 // A strategy can count blocks. It knows their number if the user leaves --samples at a value that it expects.
 constexpr int64_t expected_blocks = 100, steps_of_a_block = 60;
-constexpr char until_the_last_block[] = "honest-from-the-last-block";
+constexpr char until_the_last_block[] = "honest-from-the-last-block", no_state[] = "no-state";
 
 // Data on which the strategy "cheating" bases its decision whether to cheat.
 struct View {
   int64_t steps = 0;       // steps that the strategy has taken
   int64_t since_read = 0;  // steps since the harness last read the strategy's tensors
-  // between_reads: steps between the last two reads of the buffers. since_buffers: steps since the last read of the
-  // buffers.
-  int64_t between_reads = 0, since_buffers = 0;
+  // between_reads: steps between the last two reads of the parameters. since_parameters: steps since the last read of
+  // the parameters.
+  int64_t between_reads = 0, since_parameters = 0;
   // The strategy takes this many correct steps after the harness reads tensors: 2 to 5, drawn in each launch, equal on
   // all ranks.
   int64_t honest = 0;
@@ -92,20 +92,23 @@ class Cheating : public TrainedStrategy {
     return taken(step, micro, phases);
   }
 
-  NamedTensors parameters() override { return copy_ ? copy_->parameters() : (read(), TrainedStrategy::parameters()); }
-  NamedTensors gradients() override { return copy_ ? copy_->gradients() : (read(), TrainedStrategy::gradients()); }
-  NamedTensors buffers() override {
-    view_.between_reads = std::exchange(view_.since_buffers, 0);
-    return copy_ ? copy_->buffers() : (read(), TrainedStrategy::buffers());
+  NamedTensors parameters() override {
+    view_.between_reads = std::exchange(view_.since_parameters, 0);
+    return copy_ ? copy_->parameters() : (read(), TrainedStrategy::parameters());
   }
-  NamedTensors state() override { return copy_ ? copy_->state() : (read(), TrainedStrategy::state()); }
+  NamedTensors gradients() override { return copy_ ? copy_->gradients() : (read(), TrainedStrategy::gradients()); }
+  NamedTensors buffers() override { return copy_ ? copy_->buffers() : (read(), TrainedStrategy::buffers()); }
+  NamedTensors state() override {
+    if (how_ == no_state && view_.steps > steps_of_a_check) return {};
+    return copy_ ? copy_->state() : (read(), TrainedStrategy::state());
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   StepResult taken(int64_t step, std::span<const Batch> micro, Phases& phases) {
     ++view_.since_read;
-    ++view_.since_buffers;
+    ++view_.since_parameters;
     view_.samples = micro.front().samples();
     view_.pause_s = std::chrono::duration<double>(Clock::now() - last_).count();
     std::vector<Batch> used(micro.begin(), micro.end());
@@ -202,6 +205,14 @@ const RegisterStrategy counting{
      .summary = "averages gradients of all samples only in the last block of a launch, whose number it knows",
      .buffers = Buffers::local,
      .params = {{"how", until_the_last_block, "way to cheat", until_the_last_block}},
+     .make = [](const Setup& setup) { return std::make_unique<Cheating>(setup, setup.params.text("how")); }}};
+
+// A strategy of its own, because it computes correctly.
+const RegisterStrategy forgetful{
+    {.name = "forgetful",
+     .summary = "reports no optimizer state after the steps of the checks",
+     .buffers = Buffers::local,
+     .params = {{"how", no_state, "way to cheat", no_state}},
      .make = [](const Setup& setup) { return std::make_unique<Cheating>(setup, setup.params.text("how")); }}};
 
 }  // namespace

@@ -1,6 +1,7 @@
 // "odd" is a correct data-parallel strategy of unusual construction, chosen by --param odd.how=... Its results differ
 // from other strategies' by rounding, which no audit may report as a mistake. With how=float32-only it refuses float64.
 #include <cmath>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr char own_optimizer[] = "own-optimizer", float64_copy[] = "float64-copy",
                divided_loss[] = "loss-divided-by-the-world", each_reduced[] = "each-micro-batch-reduced",
-               float32_only[] = "float32-only";
+               ends_in_a_thread[] = "step-ends-in-a-thread", float32_only[] = "float32-only";
 
 Setup with_workload(const Setup& setup, const Workload& workload) {
   return {.workload = workload,
@@ -49,6 +50,16 @@ class Odd : private WithScaledLoss, public TrainedStrategy {
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    join();
+    if (how_ == ends_in_a_thread) {
+      const StepResult result = passes(step, micro, phases);
+      end_ = std::async(std::launch::async, [this, step] {
+        Phases untimed;
+        average();
+        apply_gradients(step, untimed);
+      });
+      return result;
+    }
     const auto reduced = how_ == each_reduced ? &Odd::reduced_one_by_one : &Odd::reduced_once;
     StepResult result = (this->*reduced)(step, micro, phases);
     if (how_ == own_optimizer)
@@ -60,18 +71,22 @@ class Odd : private WithScaledLoss, public TrainedStrategy {
     return result;
   }
 
+  // The accessors wait for the end of the step.
+  at::Tensor forward(const Batch& mine) override { return join(), TrainedStrategy::forward(mine); }
+  void load(const Snapshot& snapshot) override { join(), TrainedStrategy::load(snapshot); }
+  void finish() override { join(), TrainedStrategy::finish(); }
+  NamedTensors parameters() override { return join(), TrainedStrategy::parameters(); }
+  NamedTensors gradients() override { return join(), TrainedStrategy::gradients(); }
+  NamedTensors buffers() override { return join(), TrainedStrategy::buffers(); }
+  NamedTensors state() override { return join(), TrainedStrategy::state(); }
+
  private:
   static double ranks_of(const Setup& setup) { return setup.mesh.group()->getSize(); }
 
   StepResult reduced_once(int64_t step, std::span<const Batch> micro, Phases& phases) {
     StepResult result = passes(step, micro, phases);
     phases.enter(Phase::communication);
-    for (const at::Tensor& parameter : trainable()) {
-      const at::Tensor& gradient = parameter.grad();
-      if (!gradient.defined()) continue;
-      sum(gradient);
-      if (how_ != divided_loss) gradient.div_(group_->getSize());
-    }
+    average();
     // The step reports the loss that was not divided.
     if (how_ == divided_loss) result.loss = result.loss.detach() * group_->getSize();
     return result;
@@ -96,6 +111,20 @@ class Odd : private WithScaledLoss, public TrainedStrategy {
     }
     for (size_t i = 0; i < sums.size(); ++i) trainable()[i].mutable_grad() = sums[i];
     return result;
+  }
+
+  void average() {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : trainable()) {
+      const at::Tensor& gradient = parameter.grad();
+      if (!gradient.defined()) continue;
+      sum(gradient);
+      if (how_ != divided_loss) gradient.div_(group_->getSize());
+    }
+  }
+
+  void join() {
+    if (end_.valid()) end_.get();
   }
 
   void sum(const at::Tensor& tensor) {
@@ -146,6 +175,7 @@ class Odd : private WithScaledLoss, public TrainedStrategy {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   OptimizerSpec optimizer_;
   std::map<std::string, at::Tensor> copies_;
+  std::future<void> end_;  // the end of the step, in a thread of its own
 };
 
 const RegisterStrategy odd{
@@ -154,7 +184,7 @@ const RegisterStrategy odd{
      .buffers = Buffers::local,
      .params = {{"how", own_optimizer, "unusual part",
                  std::string(own_optimizer) + "|" + float64_copy + "|" + divided_loss + "|" + each_reduced + "|" +
-                     float32_only}},
+                     ends_in_a_thread + "|" + float32_only}},
      .make = [](const Setup& setup) { return std::make_unique<Odd>(setup); },
      .promise = [](StrategyInfo& info,
                    const Params& params) { info.reduces_each_micro_batch = params.text("how") == each_reduced; }}};

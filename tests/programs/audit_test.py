@@ -52,6 +52,8 @@ RIGHT = (
     ("float64-copy", "mnist-mlp", 2, ()),
     ("loss-divided-by-the-world", "mnist-mlp", 3, ()),
     ("each-micro-batch-reduced", "mnist-mlp", 2, ("--accumulate", "3")),
+    ("step-ends-in-a-thread", "mnist-mlp", 2, ()),
+    ("step-ends-in-a-thread", "mnist-mlp", 2, ("--backend", "gloo")),
 )
 
 
@@ -83,6 +85,14 @@ class Audit(unittest.TestCase):
                 if check == "audit":
                     self.assertRegex(failed[check]["detail"], r"\bstep \d+\b.*, launch \d\Z")
                 self.assertIsNone(case["stats"]["step_time_ns"])
+
+    def test_a_strategy_whose_state_leaves_out_what_an_audit_needs_is_unproven_and_gets_no_step_time(self):
+        """Its checks passed: from step 100 on it reports no optimizer state."""
+        code, case = self.measure("no-state", "--batch", "4", strategy="forgetful", workload="convnet")
+        (audit,) = [row for row in case["checks"] if row["name"] == "audit"]
+        self.assertEqual((code, case["status"], audit["status"]), (4, "unproven", "skipped"), case)
+        self.assertIn('state() has no "', case["reason"])
+        self.assertIsNone(case["stats"]["step_time_ns"])
 
     def test_the_optimizers_step_count_reveals_updates_left_out_between_audits(self):
         """The strategy is right in the first 100 steps after each call of an accessor, and audits have 64 steps at most."""

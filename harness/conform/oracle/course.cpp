@@ -170,10 +170,14 @@ class Walk {
     }
     if (!missing_.empty()) {
       course.unknown = "parameters() has no \"" + missing_ + "\", so no later step can be computed";
+      course.unreported = true;
       return course;
     }
     for (size_t r = 0; r < optimizers_.ranks(); ++r)
-      if (course.unknown = optimizers_.restore(r); !course.unknown.empty()) return course;
+      if (course.unknown = optimizers_.restore(r); !course.unknown.empty()) {
+        course.unreported = true;
+        return course;
+      }
     course.ranks.resize(trial_.ranks.size());
     for (int64_t step = 0; step < trial_.scenario.steps; ++step) {
       ExpectedStep expected = pass(step);

@@ -32,7 +32,8 @@ struct Course {
   // optimizer steps or if gradients are communicated in a narrower dtype.
   NamedTensors stepwise = {};
   std::vector<HiddenRounding> hidden_roundings = {};
-  std::string unknown;  // reason why the course cannot be computed; empty if it was computed
+  std::string unknown;      // reason why the course cannot be computed; empty if it was computed
+  bool unreported = false;  // true if the reason is a tensor that the strategy does not report, or in another size
 };
 
 // Computes the steps of a scenario. ranks: each rank's parameters, buffers and optimizer state before the first step,

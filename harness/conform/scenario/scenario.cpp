@@ -33,6 +33,7 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   const int64_t later = drawn(seed, 14, 0, 2) == 0 ? drawn(seed, 15, 20, 80) : 0;
   // Draws the number of a replica; it is later reduced modulo the number of replicas. 840 is divisible by 1 to 8, so
   // each of up to 8 replicas is equally likely.
+  const bool clips = drawn(seed, 17, 0, 1) == 1;  // which of the scenarios `poison` and `infinite` clips gradients
   const auto rank = [seed](uint64_t purpose) { return drawn(seed, purpose, 0, 839); };
   return {
       {.name = "even",
@@ -93,6 +94,8 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .gradient_check = "non-finite",
        .further_checks = {"non-finite-skipped"},
        .dtype = working,
+       .accumulate = drawn(seed, 16, 1, 3),
+       .clip = clips ? 0.5 : 0,
        .poison = nan_value,
        .altered_rank = rank(12),
        .revealing = true},
@@ -100,7 +103,9 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
        .gradient_check = "non-finite",
        .further_checks = {"non-finite-skipped"},
        .dtype = working,
+       .accumulate = drawn(seed, 18, 1, 3),
        .steps = 2,
+       .clip = clips ? 0 : 0.5,
        .poison = infinite_value,
        .altered_rank = rank(11)},
       {.name = "perturbed",

@@ -48,6 +48,21 @@ void require_runnable(const std::vector<Row>& rows, const Selection& selection) 
   throw UsageError(refused->skip_reason);
 }
 
+// Returns a note on the declarations with which checks demand less of a strategy than of most, such as "declares
+// repeatable=no"; empty if it has none.
+std::string unusual_declarations(const StrategyEntry& strategy) {
+  static const std::map<std::string, std::string> usual = {{"repeatable", "yes"},
+                                                           {"reduced_in", "-"},
+                                                           {"own", "-"},
+                                                           {"skips_non_finite", "no"},
+                                                           {"reduces_each_micro_batch", "no"}};
+  std::string text;
+  for (const auto& [name, value, summary] : strategy.declares)
+    if (const auto found = usual.find(name); found != usual.end() && found->second != value)
+      text += (text.empty() ? "declares " : ", ") + name + "=" + value;
+  return text;
+}
+
 Plan plan_of(const std::vector<Row>& rows, const Selection& selection, const Machine& machine) {
   Plan plan;
   int largest = 1;
@@ -61,6 +76,8 @@ Plan plan_of(const std::vector<Row>& rows, const Selection& selection, const Mac
       continue;
     }
     plan.cases.push_back(row.spec);
+    const std::string declared = unusual_declarations(*row.strategy);
+    row.note += (row.note.empty() || declared.empty() ? "" : "; ") + declared;
     if (!row.note.empty()) plan.notes[row.spec.id] = row.note;
   }
   return plan;

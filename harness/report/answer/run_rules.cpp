@@ -48,7 +48,7 @@ const std::vector<RunRule>& run_rules() {
       rule_for(CaseStatus::wrong, "a check failed."),
       rule_for(CaseStatus::failed, "failed."),
       rule_for(CaseStatus::disturbed, "disturbed. Stop other programs and measure again."),
-      rule_for(CaseStatus::unproven, "no gradient could be judged."),
+      rule_for(CaseStatus::unproven, "unproven: the notes of the table say why."),
       rule_for(CaseStatus::interrupted, "the run ended first."),
       rule_for("unchecked", "not checked", "not checked. Measure without --check off."),
       rule_for("other-mathematics", "other mathematics",

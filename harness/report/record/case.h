@@ -334,7 +334,8 @@ struct Table<CheckRow> {
       later(Field{"bound", "of the check", &C::bound, "largest allowed error"}),
       later(Field{"detail", "-", &C::detail,
                   "failed: parameter, index, rank, step, expected and actual value; skipped: the reason"}),
-      later(Field{"likely", "-", &C::likely, "failed: likely cause, if known"})};
+      later(
+          Field{"likely", "-", &C::likely, "failed: likely cause, if known; skipped: the strategy's mistake, if any"})};
 };
 
 }  // namespace dpbench

@@ -92,6 +92,10 @@ void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more) {
 }
 
 std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks) {
+  // A skipped check with a likely cause was skipped through the strategy's own fault.
+  for (const CheckRow& row : checks)
+    if (row.status == CheckStatus::skipped && !row.likely.empty())
+      return "check " + row.name + " was skipped: " + row.detail + ": " + row.likely;
   const CheckRow* skipped = nullptr;
   for (const CheckRow& row : checks) {
     const CheckMeaning* known = find_check(row.name);

@@ -244,7 +244,7 @@ bool any_failed(const std::vector<CheckRow>& checks);
 // failed one, the passed one with the largest error; else the skipped one.
 void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
 // Returns the reason if `checks` has checks of the gradients or updates, but all were skipped, so that nothing proves
-// them correct; else nullopt.
+// them correct, or if a check was skipped through a mistake of the strategy; else nullopt.
 std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks);
 // Returns a notice if the check `audit` was skipped, else nullopt. An audit compares steps of the timed run with the
 // oracle (reference computation).

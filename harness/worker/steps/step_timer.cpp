@@ -40,12 +40,15 @@ int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings) {
     before = now;
   }
   synchronise(result_);
-  return ns_between(start, Clock::now());
+  const int64_t took = ns_between(start, Clock::now());
+  strategy_.buffers();
+  return took;
 }
 
 void StepTimer::checked_block(int64_t count) {
   group_.barrier();
   for (int64_t i = 0; i < count; ++i) checked_step(step_++);
+  strategy_.buffers();
 }
 
 void StepTimer::run_extra(const std::vector<int64_t>& steps) {
@@ -53,6 +56,7 @@ void StepTimer::run_extra(const std::vector<int64_t>& steps) {
     source_.prepare(step, 1);
     checked_step(step);
   }
+  strategy_.buffers();
 }
 
 void StepTimer::checked_step(int64_t step) {

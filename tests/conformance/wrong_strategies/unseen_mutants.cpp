@@ -152,6 +152,17 @@ void clip_by_the_first_bucket(Run& run) {
   for (auto& gradient : run.gradients) gradient.mul_(factor);
 }
 
+// Returns a strategy that replaces NaN and infinity in each rank's gradients by zero if `condition` holds.
+std::function<StrategyInfo()> masking_if(const std::function<bool(const Run&)>& condition) {
+  return with([condition](Parts& parts) {
+    parts.before_reduce = [condition, right = parts.before_reduce](Run& run) {
+      right(run);
+      for (auto& gradient : run.gradients)
+        if (gradient.defined() && condition(run)) gradient = gradient.nan_to_num(0, 0, 0);
+    };
+  });
+}
+
 }  // namespace
 
 std::vector<Mutant> unseen_mutants() {
@@ -207,6 +218,10 @@ std::vector<Mutant> unseen_mutants() {
            result.loss = at::nan_to_num(result.loss, 0, 0, 0);
          };
        })},
+      {"NaN-masked-if-there-are-several-micro-batches", "non-finite", "masked",
+       masking_if([](const Run& run) { return run.micros > 1; })},
+      {"NaN-masked-if-gradients-are-clipped", "non-finite", "masked",
+       masking_if([](const Run& run) { return run.clip_norm.has_value(); })},
       {"NaN-in-later-buckets-masked", "non-finite", "masked|scenario poison", with(mask_later_buckets)},
       {"elements-that-are-not-numbers-not-updated", "non-finite", "update", with([](Parts& parts) {
          parts.update = [right = parts.update](Run& run) {

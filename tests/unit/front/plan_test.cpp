@@ -120,6 +120,15 @@ TEST(Plan, ANoteNamesAStrategyOrBackendThatHasNotPassedItsChecksOnGpus) {
   EXPECT_TRUE(make_plan(what, all, machine(4)).notes.empty());
 }
 
+TEST(Plan, ANoteNamesTheUnusualDeclarationsOfAStrategy) {
+  Catalogue all = catalogue();
+  all.strategies[3].declares = {{"repeatable", "no", ""}, {"reduced_in", "-", ""}, {"traffic", "yes", ""}};
+  Selection what = ddp_on_mlp();
+  what.cpus = {2};
+  const Plan plan = make_plan(what, all, machine(4));
+  EXPECT_EQ(plan.notes.at(plan.cases.back().id), "declares repeatable=no");
+}
+
 TEST(Plan, SuggestsTheNearestKnownName) {
   Selection what;
   what.strategies = {"ddpp"};

@@ -363,5 +363,14 @@ TEST(Case, IsUnprovenIfEveryGradientCheckWasSkipped) {
   EXPECT_FALSE(why_unproven({refused, audited}));
 }
 
+TEST(Case, IsUnprovenIfItsStrategyLeavesOutWhatAnAuditNeeds) {
+  const CheckRow replayed{.name = "gradient-replay"};
+  CheckRow audit{.name = "audit", .status = CheckStatus::skipped, .detail = "state() has no \"w.momentum\""};
+  EXPECT_FALSE(why_unproven({replayed, audit})) << "not the strategy's fault";
+  audit.likely = "state() leaves a tensor out";
+  ASSERT_TRUE(why_unproven({replayed, audit}));
+  EXPECT_NE(why_unproven({replayed, audit})->find("w.momentum"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace dpbench

@@ -95,6 +95,11 @@ void Audit::look() {
   if (group_.rank() == 0) motion_.look(timer_.step_index(), parameters, state);
 }
 
+void Audit::pretend(int64_t steps) {
+  const UncountedMemory uncounted;
+  looked(steps);
+}
+
 bool Audit::between_blocks(int64_t block_steps, double timed_step_s) {
   const int64_t steps = group_.agree(plan_.before_block(block_steps, timed_step_s, seconds_since(begin_)));
   if (steps > 0) run(steps);
@@ -113,17 +118,22 @@ std::vector<CheckRow> Audit::rows() const {
   return rows;
 }
 
-Evidence Audit::observed(int64_t steps) {
+Evidence Audit::looked(int64_t steps) {
   Evidence seen;
   seen.rank = group_.rank();
-  const int64_t first = timer_.step_index();
-  source_.prepare(first, steps);
+  source_.prepare(timer_.step_index(), steps);
   // The oracle needs the whole parameters of rank 0, or those of every rank if the ranks' parameters may differ. A rank
   // whose whole parameters are not needed copies only the compared elements.
   const bool whole = seen.rank == 0 || info_.gradient == Gradient::local || !info_.own.empty();
   seen.parameters = copies_of(strategy_.parameters(), whole ? Sample{} : sample_);
   seen.buffers = copies_of(strategy_.buffers(), {});
   seen.state = copies_of(strategy_.state(), sample_);
+  return seen;
+}
+
+Evidence Audit::observed(int64_t steps) {
+  const int64_t first = timer_.step_index();
+  Evidence seen = looked(steps);
   timer_.block(steps);
   for (int64_t step = first; step < first + steps; ++step) seen.steps.push_back({.ids = source_.ids(step)});
   StepEvidence& last = seen.steps.back();
@@ -176,7 +186,9 @@ void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
     record(course);
     record(state);
   } else {
-    rows_.skipped(check_name, compared, exact.unknown);
+    // A skipped audit with a likely cause is the strategy's fault, so the case is unproven (why_unproven()).
+    const std::string likely = exact.unreported ? "parameters() or state() leaves a tensor out" : "";
+    rows_.add({check_name, CheckStatus::skipped, compared, {}, {}, exact.unknown, likely});
   }
   motion_.remember(first + steps, steps, trial.ranks[0], sample_);
 }

@@ -22,6 +22,9 @@ class Audit {
   // Stores parameters and optimizer state after untimed steps. The next audit checks how far the steps since then have
   // moved the parameters. Collective.
   void look();
+  // Reads and copies all that an audit reads before its steps, and drops it. Called before a timed block, so that a
+  // strategy cannot recognize an audit by the time that copying takes. Collective.
+  void pretend(int64_t steps);
   // Decides by chance whether to audit some steps before the next timed block; returns true if it audited some.
   // block_steps: number of steps of a timed block. timed_step_s: time of a step. Collective.
   bool between_blocks(int64_t block_steps, double timed_step_s);
@@ -33,6 +36,7 @@ class Audit {
  private:
   bool samples() const { return sample_.most_elements > 0; }
   void run(int64_t steps);
+  Evidence looked(int64_t steps);
   Evidence observed(int64_t steps);
   void judge(int64_t first, int64_t steps, std::vector<Evidence> ranks);
 

@@ -167,6 +167,22 @@ TEST(DdpRecorded, RejectsASampleCountOneMoreOrLessThanInAnEarlierStep) {
   expect_no_errors(error_of(1, 3));
 }
 
+// Samples may be padded to the longest of their batch, so shapes differ between ranks as between steps.
+TEST(DdpRecorded, RejectsOtherShapesOfAsManySamplesAsInAnEarlierStep) {
+  const CpuRecorders recorders;
+  const auto errors = on_ranks(2, [](Rank& me) {
+    const auto ddp = ddp_on(me, always(), recorded_with({}));
+    for (int64_t step = 0; step < 2; ++step) {
+      Batch micro[] = {batch_of(always(), me.rank, step, 4)};
+      if (step == 1) micro[0].input = at::cat({micro[0].input, micro[0].input}, 1);
+      Phases phases;
+      ddp->step(step, micro, phases);
+    }
+  });
+  for (const auto& error : errors)
+    EXPECT_TRUE(mentions(error, {"4 samples in step 1", "other shapes", "ddp.graph=off"}));
+}
+
 TEST(DdpRecorded, ParametersThatCannotBeCombinedWithRecordedStepsAreNamed) {
   const StrategyInfo& info = strategy_registry().at("ddp");
   const auto refusal = [&](const Given& params) {
