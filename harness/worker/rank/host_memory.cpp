@@ -55,7 +55,7 @@ void reset_peak_memory() {
 
 int64_t peak_memory_bytes() { return std::max(earlier_peak_bytes, status_bytes("VmHWM:")); }
 
-UncountedMemory::UncountedMemory() {
+UncountedMemory::UncountedMemory() : held_before_(held_bytes()) {
   earlier_peak_bytes = peak_memory_bytes();
   if (DevicePeak* device = device_peak()) device->pause();
 }
@@ -63,7 +63,8 @@ UncountedMemory::UncountedMemory() {
 UncountedMemory::~UncountedMemory() {
   if (DevicePeak* device = device_peak()) device->resume();
   if (status_bytes("VmHWM:") <= earlier_peak_bytes) return;
-  malloc_trim(0);
+  constexpr int64_t negligible = 1 << 20;
+  if (held_bytes() > held_before_ + negligible) malloc_trim(0);
   restart_peak();
 }
 

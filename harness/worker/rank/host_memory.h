@@ -27,13 +27,17 @@ int64_t peak_memory_bytes();
 void record_peaks(RankRecord& record);
 
 // Memory that the process uses while an object of this class exists does not count towards the case's peaks. If it
-// raises the host's peak, the destructor returns free memory to the kernel. The next step is then slower.
+// raises the host's peak and malloc keeps some of it, the destructor returns free memory to the kernel. The next step
+// is then slower.
 class UncountedMemory {
  public:
   UncountedMemory();
   ~UncountedMemory();
   UncountedMemory(const UncountedMemory&) = delete;
   UncountedMemory& operator=(const UncountedMemory&) = delete;
+
+ private:
+  int64_t held_before_;
 };
 
 }  // namespace dpbench

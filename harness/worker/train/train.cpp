@@ -155,6 +155,7 @@ class Trainer {
   // Computes the epoch's loss over all ranks. The sampler gives every rank the same number of samples per step, so the
   // mean over ranks is the mean over samples.
   void finish_epoch() {
+    strategy_->buffers();  // waits for a step that ends in a thread
     const double world = job_.group.world(), steps = static_cast<double>(losses_.size());
     std::vector<double> own = losses_;
     own.push_back(std::accumulate(losses_.begin(), losses_.end(), 0.0));

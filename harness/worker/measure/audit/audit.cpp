@@ -1,7 +1,10 @@
 #include "harness/worker/measure/audit/audit.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 #include <ATen/ATen.h>
 
@@ -32,13 +35,25 @@ std::string next_key() {
   return "audit" + std::to_string(made++) + "/";
 }
 
+// Copies a tensor to the CPU, into memory that malloc does not manage. Freeing the copy thus leaves malloc's free
+// memory as the timed steps need it, while UncountedMemory would return it to the kernel if malloc kept more than
+// before.
+at::Tensor copy_of(const at::Tensor& tensor) {
+  const size_t bytes = tensor.nbytes();
+  const auto options = tensor.options().device(at::kCPU).requires_grad(false);
+  if (bytes == 0) return at::empty(tensor.sizes(), options);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, /*fd=*/-1,
+                        /*offset=*/0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return at::from_blob(
+             memory, tensor.sizes(), [bytes](void* begin) { ::munmap(begin, bytes); }, options)
+      .copy_(tensor.detach());
+}
+
 // Copies the elements that `sample` selects to the CPU.
 NamedTensors copies_of(const NamedTensors& tensors, const Sample& sample) {
   NamedTensors copies;
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor part = sample.of(tensor);
-    copies.emplace_back(name, part.detach().to(at::kCPU, part.scalar_type(), false, /*copy=*/true));
-  }
+  for (const auto& [name, tensor] : tensors) copies.emplace_back(name, copy_of(sample.of(tensor)));
   return copies;
 }
 

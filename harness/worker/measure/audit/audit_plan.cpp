@@ -58,7 +58,8 @@ int64_t AuditPlan::at_end(int64_t block_steps, double elapsed_s) {
   // rest of a block. So some launches, drawn at random, may spend as many times the share as they are rare.
   const bool longer = random_() % one_longer_in == 0;
   const int64_t most = affordable(block_steps, longer ? one_longer_in * elapsed_s : elapsed_s);
-  return longer && most > most_last ? drawn(most_last + 1, most) : drawn(least_last, std::max(most_last, most));
+  if (!longer) return drawn(least_last, std::max(least_last, most));
+  return most > most_last ? drawn(most_last + 1, most) : drawn(least_last + 1, most_last);
 }
 
 void AuditPlan::took(int64_t steps, double seconds) {

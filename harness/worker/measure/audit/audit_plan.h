@@ -11,10 +11,10 @@ class AuditPlan {
  public:
   // Largest share of a launch's time that its audits take. Only the last audit, which every launch has, may exceed it.
   static constexpr double share_of_time = 0.1;
-  // Steps of the last audit of a launch: a random number from `least_last` to `most_last`, or to a larger limit if
-  // share_of_time allows it. In one launch of four it has more steps than `most_last`, if four times this share allows
-  // it. Three steps expose a strategy that is correct only in the first two steps after parameters(), buffers() or
-  // state() is called.
+  // The last audit of a launch has `least_last` steps, or a random number up to a larger limit if share_of_time allows
+  // it. One in four is longer: more than `most_last` steps if four times this share allows it, else up to `most_last`.
+  // Three steps expose a strategy that is correct only in the first two steps after parameters(), buffers() or state()
+  // is called.
   static constexpr int64_t least_last = 3, most_last = 5;
 
   struct Launch {
