@@ -1,6 +1,6 @@
-// Times blocks of training steps. A barrier of all ranks precedes each block; there is none inside a block. buffers() is
-// called after each block: a step may end in a thread of the strategy, and the accessors wait for its collectives, which
-// must not meet the harness's own.
+// Times blocks of training steps. A barrier of all ranks precedes each block; there is none inside a block. buffers()
+// is called after each block: a step may end in a thread of the strategy, and the accessors wait for its collectives,
+// which must not meet the harness's own.
 #pragma once
 
 #include <chrono>
