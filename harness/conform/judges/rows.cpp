@@ -8,10 +8,6 @@
 namespace dpbench {
 namespace {
 
-int severity(const CheckRow& row) {
-  return row.status == CheckStatus::failed ? 2 : row.status == CheckStatus::passed ? 1 : 0;
-}
-
 double used_up(const CheckRow& row) {
   if (!row.error) return 0;
   if (!row.bound) return *row.error;
@@ -21,7 +17,7 @@ double used_up(const CheckRow& row) {
 // True if a check's new result replaces the known result in the check's row: the worse result stays. Of two failures
 // the first stays, because later ones are often its consequences.
 bool replaces(const CheckRow& fresh, const CheckRow& known) {
-  if (severity(fresh) != severity(known)) return severity(fresh) > severity(known);
+  if (severity_of(fresh) != severity_of(known)) return severity_of(fresh) > severity_of(known);
   return fresh.status != CheckStatus::failed && used_up(fresh) > used_up(known);
 }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "harness/report/record/case.h"
+
 namespace dpbench {
 
 // Kind of a failed check, in order from cause to effect: within a step, wrong gradients cause wrong updates, which
@@ -110,6 +112,14 @@ inline constexpr auto all = std::to_array<CheckMeaning>(
 inline const CheckMeaning* find_check(std::string_view name) {
   const auto found = std::ranges::find(check_table::all, name, &CheckMeaning::name);
   return found == check_table::all.end() ? nullptr : &*found;
+}
+
+// Tells which of two results of a check stays: a failure before a check that was skipped through a mistake of the
+// strategy (it has a likely cause) before a passed check before a skipped one.
+inline int severity_of(const CheckRow& row) {
+  if (row.status == CheckStatus::failed) return 3;
+  if (row.status == CheckStatus::passed) return 1;
+  return row.likely.empty() ? 0 : 2;
 }
 
 }  // namespace dpbench

@@ -78,15 +78,12 @@ bool any_failed(const std::vector<CheckRow>& checks) {
 }
 
 void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more) {
-  const auto rank = [](const CheckRow& row) {
-    return row.status == CheckStatus::failed ? 2 : row.status == CheckStatus::passed ? 1 : 0;
-  };
   for (CheckRow& row : more) {
     const auto same = std::find_if(all.begin(), all.end(), [&](const CheckRow& one) { return one.name == row.name; });
     if (same == all.end())
       all.push_back(std::move(row));
     else if (same->status != CheckStatus::failed &&
-             std::pair(rank(row), row.error) > std::pair(rank(*same), same->error))
+             std::pair(severity_of(row), row.error) > std::pair(severity_of(*same), same->error))
       *same = std::move(row);
   }
 }

@@ -240,8 +240,8 @@ double rows_per_step(const CaseRecord& record);
 // of one block.
 int64_t slowest_ns(const std::vector<RankRecord>& block);
 bool any_failed(const std::vector<CheckRow>& checks);
-// Adds the check results of another launch, `more`, to `all`. Each check keeps one row: the first failed one; without a
-// failed one, the passed one with the largest error; else the skipped one.
+// Adds the check results of another launch, `more`, to `all`. Each check keeps its most severe row: the first failed
+// one, or the passed one with the largest error.
 void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
 // Returns the reason if `checks` has checks of the gradients or updates, but all were skipped, so that nothing proves
 // them correct, or if a check was skipped through a mistake of the strategy; else nullopt.

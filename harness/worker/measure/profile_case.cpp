@@ -114,6 +114,7 @@ class ProfiledCase {
       step(number, &flop);
     }
     for (int64_t i = 0; i < steps; ++i) step(step_++, &flop);
+    strategy_->buffers();  // waits for a step that ends in a thread
     phases_.listen(nullptr);
     phases_.switch_on(false);
     phases_.clear();
@@ -150,7 +151,6 @@ class ProfiledCase {
     const CoreUse use;
     for (int64_t i = 0; i < steps; ++i) begins.push_back(ns_of(step(step_++)));
     const int64_t end = ns_of(phases_.since());
-    strategy_->buffers();  // waits for a step that ends in a thread
     phases_.listen(nullptr);
     phases_.switch_on(false);
     profile.steps = steps;
@@ -169,6 +169,7 @@ class ProfiledCase {
                            record);
       profile.ledger = ledger_of(seen, formula, steps);
     }
+    strategy_->buffers();  // waits for a step that ends in a thread
     profile.strategy_figures = strategy_->figures();
   }
 
@@ -181,9 +182,9 @@ class ProfiledCase {
     const bool timed = logged_ && device_.is_cpu();
     if (timed) log_.start();
     for (int64_t i = 0; i < traced_steps; ++i) step(step_++);
-    strategy_->buffers();  // waits for a step that ends in a thread
     phases_.listen(nullptr);
     trace.save(stem + ".rank" + std::to_string(group_.rank()) + ".json", timed ? traced(log_.stop()) : Collectives());
+    strategy_->buffers();  // waits for a step that ends in a thread
   }
 
   void finish() {

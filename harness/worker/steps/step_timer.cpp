@@ -23,26 +23,31 @@ void synchronise(const StepResult& result) {
 
 }  // namespace
 
-int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings) {
+void StepTimer::next_step() {
+  phases.enter(Phase::data);
+  const auto micro = source_.at(step_);
+  result_ = {};  // free the previous step's result first, so that the next step reuses its cached memory
+  result_ = strategy_.step(step_, micro, phases);
+  phases.leave();
+  pulse_.step();
+  ++step_;
+}
+
+int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings, int64_t untimed) {
   group_.barrier();
+  for (int64_t i = 0; i < untimed; ++i) next_step();
+  if (untimed > 0) synchronise(result_);
   const auto start = Clock::now();
   auto before = start;
   for (int64_t i = 0; i < count; ++i) {
-    phases.enter(Phase::data);
-    const auto micro = source_.at(step_);
-    result_ = {};  // free the previous step's result first, so that the next step reuses its cached memory
-    result_ = strategy_.step(step_, micro, phases);
-    phases.leave();
-    pulse_.step();
-    ++step_;
+    next_step();
     const auto now = Clock::now();
     if (readings) readings->push_back(ns_between(before, now));
     before = now;
   }
   synchronise(result_);
-  const int64_t took = ns_between(start, Clock::now());
   strategy_.buffers();
-  return took;
+  return ns_between(start, Clock::now());
 }
 
 void StepTimer::checked_block(int64_t count) {

@@ -20,8 +20,9 @@ class StepTimer {
     pulse_.publish_actions(phases);
   }
 
-  // Runs and times `count` steps. Returns their total time in nanoseconds and appends each step's time to `readings`.
-  int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);
+  // Runs `untimed` steps and then `count` steps. Returns the time of the latter in nanoseconds, with the wait for a
+  // step that ends in a thread, and appends each step's time to `readings`.
+  int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr, int64_t untimed = 0);
   // Runs `count` steps untimed and throws std::domain_error if a loss is not finite.
   void checked_block(int64_t count);
   // Runs the given steps of an epoch, in any order and untimed. Throws std::domain_error if a loss is not finite. These
@@ -36,6 +37,7 @@ class StepTimer {
   Phases phases;
 
  private:
+  void next_step();
   void checked_step(int64_t step);
   double require_number(int64_t step, const char* since) const;
 

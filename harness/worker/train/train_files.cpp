@@ -125,6 +125,7 @@ bool TrainFiles::due(int64_t steps_done) const {
 }
 
 void TrainFiles::checkpoint(Strategy& strategy, const TrainingState& state, const std::vector<double>& losses) const {
+  strategy.buffers();  // waits for a step that ends in a thread
   at::Tensor running =
       at::zeros({job_.group.world(), static_cast<int64_t>(losses.size())}, at::TensorOptions(at::kDouble));
   if (!losses.empty()) {

@@ -38,9 +38,6 @@ def strategy(name, summary="", *, params=(), settings=None, promise=None, **prom
     promises.update({"settings." + kind: values for kind, values in (settings or {}).items()})
 
     def register(cls):
-        defining = [base for base in cls.__mro__ if "step" in vars(base)]
-        if not defining or (defining[0].__module__, defining[0].__name__) == ("dpbench.strategies", "Strategy"):
-            raise UsageError(f"strategy '{name}': {cls.__name__} has no method step(self, step, micro)")
         strategies[len(strategies) + 1] = Entry(cls, fields_of(cls, name, summary, promises),
                                                 [param_of(name, param) for param in params], promise)
         return cls

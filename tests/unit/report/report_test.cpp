@@ -368,6 +368,9 @@ TEST(Case, IsUnprovenIfItsStrategyLeavesOutWhatAnAuditNeeds) {
   CheckRow audit{.name = "audit", .status = CheckStatus::skipped, .detail = "state() has no \"w.momentum\""};
   EXPECT_FALSE(why_unproven({replayed, audit})) << "not the strategy's fault";
   audit.likely = "state() leaves a tensor out";
+  std::vector<CheckRow> launches = {{.name = "audit", .status = CheckStatus::passed}};
+  add_checks(launches, {audit});
+  EXPECT_TRUE(why_unproven(launches)) << "a passed audit of another launch does not hide it";
   ASSERT_TRUE(why_unproven({replayed, audit}));
   EXPECT_NE(why_unproven({replayed, audit})->find("w.momentum"), std::string::npos);
 }

@@ -58,6 +58,7 @@ class Audit {
   AuditPlan plan_;  // decides when to audit; every rank has a plan, but only rank 0's is used
   std::string key_;
   int64_t steps_ = 0;  // number of audited steps
+  double pretended_s_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

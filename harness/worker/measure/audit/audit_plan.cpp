@@ -6,8 +6,9 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t most_steps = 64;    // largest number of steps in an audit; rounding errors grow with each step
-constexpr int64_t one_longer_in = 4;  // one last audit in this many is longer
+constexpr int64_t most_steps = 64;       // largest number of steps in an audit; rounding errors grow with each step
+constexpr int64_t most_unmeasured = 16;  // largest number of steps in an audit if no audit was measured before
+constexpr int64_t one_longer_in = 4;     // one last audit in this many is longer
 // Estimated time of an audit of one step, per replica, relative to a timed step. An audit computes the replicas again,
 // one after another, in float64. The first audit replaces the estimate by a measured time.
 constexpr double cost_of_replica = 7;
@@ -57,7 +58,8 @@ int64_t AuditPlan::at_end(int64_t block_steps, double elapsed_s) {
   // A strategy could be right in the few steps that the last audits of short launches usually have, and wrong in the
   // rest of a block. So some launches, drawn at random, may spend as many times the share as they are rare.
   const bool longer = random_() % one_longer_in == 0;
-  const int64_t most = affordable(block_steps, longer ? one_longer_in * elapsed_s : elapsed_s);
+  const int64_t fits = affordable(block_steps, longer ? one_longer_in * elapsed_s : elapsed_s),
+                most = audits_ == 0 ? std::min(fits, most_unmeasured) : fits;
   if (!longer) return drawn(least_last, std::max(least_last, most));
   return most > most_last ? drawn(most_last + 1, most) : drawn(least_last + 1, most_last);
 }
