@@ -104,14 +104,14 @@ RankRecord TimedCase::block(const Sampling& sampling) {
     read_results();
     rewarm(steps_);
   }
-  if (audit_) audit_->pretend(1 + steps_);
+  if (audit_) audit_->pretend(leading_steps_ + steps_);
   gpus_.start();
-  samples_ += source_.samples(timer_.step_index() + 1, steps_);
+  samples_ += source_.samples(timer_.step_index() + leading_steps_, steps_);
   timed_steps_ += steps_;
   restart_tensor_peak();
   const CoreUse use;
   // The first step after a look finds other data in the caches, so it is not timed.
-  const int64_t ns = timer_.block(steps_, &readings_.emplace_back(), /*untimed=*/1);
+  const int64_t ns = timer_.block(steps_, &readings_.emplace_back(), leading_steps_);
   const CoreUse::Spent spent = use.spent();
   step_tensor_bytes_ = std::max(step_tensor_bytes_, tensor_peak_bytes() - tensors_before_);
   group_.barrier();  // at this barrier the backend can detect that a rank skipped a collective
@@ -126,14 +126,14 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   return record;
 }
 
-// Runs the untimed steps that come before a block and before an audit, so that a strategy cannot distinguish the two:
-// all but one of rewarm_steps_, because the first step after the look at the strategy is not timed, either. Prepares
-// the samples of these steps and of the coming_steps after them. Calls the accessors before these steps at random, so
-// that the number of steps between two calls does not tell where a block begins.
+// Runs untimed steps before the look that begins a block or an audit. Draws how many of the rewarm_steps_ run here; the
+// others, at least one, follow the look, so that the number of steps between two looks does not tell where the timed
+// steps begin. Prepares the samples of these steps and of the coming_steps after them.
 void TimedCase::rewarm(int64_t coming_steps) {
   source_.prepare(timer_.step_index(), rewarm_steps_ + coming_steps);
-  if (group_.agree(static_cast<int64_t>(random_() % 2)) != 0) call_accessors();
-  if (rewarm_steps_ > 1) timer_.block(rewarm_steps_ - 1);
+  const auto drawn = static_cast<int64_t>(random_() % static_cast<uint64_t>(rewarm_steps_));
+  leading_steps_ = group_.agree(1 + drawn);
+  if (leading_steps_ < rewarm_steps_) timer_.block(rewarm_steps_ - leading_steps_);
 }
 
 // Reads gradients and parameters, as after every block. Throws if one is not finite, which the last step's loss does
