@@ -113,10 +113,9 @@ class Right(unittest.TestCase):
         self.assert_no_failure(code, report, 60)
 
     def test_a_plugin_in_the_current_folder_is_found_by_its_name_alone(self):
-        code, report, errors = call("check", "--plugin", EXAMPLE.name, "--strategy", "plain-average", "--workload",
-                                    "random-linear", "--cpus", "1", cwd=EXAMPLE.parent)
+        code, _, errors = call("check", "--plugin", EXAMPLE.name, "--strategy", "plain-average", "--workload",
+                               "random-linear", "--cpus", "1", cwd=EXAMPLE.parent)
         self.assertEqual(code, 0, errors)
-        self.assertEqual(len(report["cases"]), 1)
 
     def test_dp_refuses_samples_that_its_replicas_would_pad_to_different_lengths(self):
         code, report = checked(MODELS, "dp", "--workload", "py-normed-lengths", *PADDED)
