@@ -140,7 +140,7 @@ class Cli(Runs):
                             (["--data", "file"], "file"),
                             (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"),
                             (["--data", ""], "--data"), (["--out", ""], "--out"),
-                            (["--plugin", "x.so"], "./x.so"), (["--plugin", "./x.so"], "./x.so"),
+                            (["--plugin", "x.so"], "x.so': no such file"), (["--plugin", "./x.so"], "./x.so"),
                             (["frobnicate"], "frobnicate"), (["help", "nothing"], "help"), (["list", "dpp"], "'ddp'"), (["list", "TOY"], "'toy'")]:
             with self.subTest(words=words):
                 self.assertIn(message, self.refused(*words))

@@ -138,7 +138,8 @@ class Duel(unittest.TestCase):
         for words, done in (((), "--base"), (("--base", "absent"), "'absent'"), (("--new", "/"), "dpbench-worker"),
                             (("--base", a, "--new", broken), "--new"), (("--base", a, "--new", a, "--pairs", "5"), "10"),
                             (("--base", a, "--new", a, "--pairs", "30", "--pairs-per-launch", "10"), "4 launches"),
-                            (("--base", a, "--new", other), "'toi'" ), (("--base", a, "--new", a, "--new-plugin", "x.so"), "./x.so")):
+                            (("--base", a, "--new", other), "'toi'" ),
+                            (("--base", a, "--new", a, "--new-plugin", "x.so"), "x.so': no such file")):
             with self.subTest(words=words):
                 self.assertIn(done, self.duel(*words, *CASE, code=2, env={**os.environ, "DPBENCH_WORKER": WORKER}).stderr)
         self.assertRegex(self.duel("--base", a, "--new", old, *CASE, code=3).stdout, r"FAILED +new: .*\bduel\b")
