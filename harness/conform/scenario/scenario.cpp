@@ -31,9 +31,9 @@ std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
   // steps first.
   const int64_t other = drawn(seed, 13, 0, 3) == 0 ? drawn(seed, 2, 6, 12) : drawn(seed, 2, 2, 5);
   const int64_t later = drawn(seed, 14, 0, 2) == 0 ? drawn(seed, 15, 20, 80) : 0;
+  const bool clips = drawn(seed, 17, 0, 1) == 1;  // true: `poison` clips gradients; false: `infinite` does
   // Draws the number of a replica; it is later reduced modulo the number of replicas. 840 is divisible by 1 to 8, so
   // each of up to 8 replicas is equally likely.
-  const bool clips = drawn(seed, 17, 0, 1) == 1;  // which of the scenarios `poison` and `infinite` clips gradients
   const auto rank = [seed](uint64_t purpose) { return drawn(seed, purpose, 0, 839); };
   return {
       {.name = "even",

@@ -114,10 +114,10 @@ class ProfiledCase {
       step(number, &flop);
     }
     for (int64_t i = 0; i < steps; ++i) step(step_++, &flop);
-    strategy_->buffers();  // waits for a step that ends in a thread
     phases_.listen(nullptr);
     phases_.switch_on(false);
     phases_.clear();
+    strategy_->buffers();  // waits for a step that ends in a thread
     return flop.mean_of_last(counted);
   }
 

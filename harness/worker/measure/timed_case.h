@@ -55,7 +55,8 @@ class TimedCase {
   std::optional<Audit> audit_;
   GpuWatch gpus_;
   double step_ns_ = 0, first_loss_ = 0;
-  int64_t rewarm_steps_ = 2, leading_steps_ = 1;  // untimed steps before a block, and those of them after its look
+  int64_t rewarm_steps_ = 2;   // number of untimed steps before a block
+  int64_t leading_steps_ = 1;  // number of these steps that follow the block's look at the strategy
   std::mt19937_64 random_{std::random_device{}()};
   // steps_: steps of a block; timed_steps_, samples_: steps and samples of all blocks.
   int64_t steps_ = 0, timed_steps_ = 0, samples_ = 0;

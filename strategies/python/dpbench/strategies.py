@@ -128,8 +128,8 @@ class Setup:
             torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
 
     def autocast(self):
-        """Returns the context of a forward pass: autocast if the dtype is bfloat16, otherwise a null context. Each use of
-        a weight casts it anew, as in dpbench's own strategies: with autocast's cache, the gradients of several uses
+        """Returns the context of a forward pass: autocast if the dtype is bfloat16, otherwise a null context. Each use
+        of a weight casts it anew, as in dpbench's own strategies: with autocast's cache, the gradients of several uses
         would be added in bfloat16."""
         if self.dtype != torch.bfloat16:
             return contextlib.nullcontext()

@@ -109,7 +109,8 @@ class Right(unittest.TestCase):
         self.assert_no_failure(code, report, 120)
 
     def test_weights_that_a_pass_uses_twice_pass_in_bfloat16(self):
-        code, report = checked(None, "py-ddp", "--workload", "probe-tied", "--dtype", "bf16", "--cpus", "1,2", "--backend", "shm")
+        code, report = checked(None, "py-ddp", "--workload", "probe-tied", "--dtype", "bf16", "--cpus", "1,2",
+                               "--backend", "shm")
         self.assert_no_failure(code, report, 60)
 
     def test_a_plugin_in_the_current_folder_is_found_by_its_name_alone(self):
