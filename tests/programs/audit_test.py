@@ -71,9 +71,13 @@ class Audit(unittest.TestCase):
     def test_every_strategy_that_cheats_in_timed_steps_fails_a_check_and_gets_no_step_time(self):
         for way, (check, words) in WAYS.items():
             with self.subTest(way):
-                # Ways that cheat only in some steps are found by audits of several steps; 100 blocks leave time for
-                # such audits.
-                code, case = self.measure(way, samples=100 if way.startswith("every-fourth") or "drawn" in way else 4)
+                # Audits of few steps may miss ways that cheat only in some steps, and fail to name a rounding. More blocks
+                # leave time for longer audits.
+                by_chance = way.startswith("every-fourth") or "after-a-look" in way or way == "batches-unless-read-twice"
+                for _ in range(4 if by_chance else 1):
+                    code, case = self.measure(way, samples=100 if by_chance else 30 if way.startswith("rounded") else 4)
+                    if case["status"] != "ok":
+                        break
                 failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
                 # when-fast cheats only in steps that follow one another quickly. On a busy machine the checks' steps

@@ -116,7 +116,12 @@ Json TimedRun::order(const fs::path& traces, int launch) const {
   // measurement takes 0.1 s per replica.
   sampling.measure_peak = launch == 0 && !run_options_.quick;
   if (run_options_.trace && launch == 0) sampling.trace_dir = traces;
-  return {{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", run_options_.check && launch == 0}};
+  // `tune` may end a case before its last launch, so the last steps of the first launch are always audited, too.
+  const bool last_steps = launch == 0 || launch + 1 >= run_options_.launches;
+  return {{"do", name_of(Order::block)},
+          {"sampling", to_json(sampling)},
+          {"last_steps", last_steps},
+          {"check", run_options_.check && launch == 0}};
 }
 
 std::string TimedRun::output() const {

@@ -163,13 +163,13 @@ class ProfiledCase {
     for (size_t i = 0; i < phase_names.size(); ++i)
       if (const double ns = device_.is_cpu() ? static_cast<double>(phases_.total_ns()[i]) : on_gpu[i]; ns != 0)
         record.phases_ns[std::string(phase_names[i])] = ns / static_cast<double>(steps);
-    if (logged_) {
-      const auto& seen = log_.stop();
-      describe_collectives(seen, {.begins = begins, .blocked = blocked_.spans}, mesh_, device_, group_.one_host(),
-                           record);
-      profile.ledger = ledger_of(seen, formula, steps);
-    }
+    const auto* seen = logged_ ? &log_.stop() : nullptr;
     strategy_->buffers();  // waits for a step that ends in a thread
+    if (seen) {
+      describe_collectives(*seen, {.begins = begins, .blocked = blocked_.spans}, mesh_, device_, group_.one_host(),
+                           record);
+      profile.ledger = ledger_of(*seen, formula, steps);
+    }
     profile.strategy_figures = strategy_->figures();
   }
 

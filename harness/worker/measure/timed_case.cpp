@@ -181,7 +181,7 @@ bool TimedCase::profile_lacked_cores(const RankRecord& record) const {
   return replicas_have_own_cores(spec_, group_) && lacked.item<int64_t>() != 0;
 }
 
-RankRecord TimedCase::end(const std::vector<size_t>& blocks) {
+RankRecord TimedCase::end(const std::vector<size_t>& blocks, bool always_audited) {
   std::vector<int64_t> readings;
   for (const size_t block : blocks)
     readings.insert(readings.end(), readings_.at(block).begin(), readings_.at(block).end());
@@ -192,7 +192,7 @@ RankRecord TimedCase::end(const std::vector<size_t>& blocks) {
   record.step_p99_ns = percentile(readings, 0.99);
   if (audit_) {
     rewarm(0);
-    audit_->at_end(steps_);
+    audit_->at_end(steps_, always_audited);
   }
   strategy_->finish();
   record_parameters(strategy_->parameters(), own_, record);

@@ -24,7 +24,11 @@ class FakeSide : public CaseRunner {
 
   CaseOutcome run(const CaseSpec& spec, const Json& command) override {
     const bool block = command.at("do") == "block";
-    if (!block) ended_with = command.at("blocks").get<std::vector<int>>(), retakes = command.at("retake");
+    if (!block) {
+      ended_with = command.at("blocks").get<std::vector<int>>();
+      retakes = command.at("retake");
+      audits_last_steps = command.at("last_steps");
+    }
     calls_.push_back(name_ + " " + std::string(command.at("do")));
     steps = command.at("sampling").at("steps");
     if (signal_at == blocks + 1 && block) return {.kind = Kind::interrupted, .signal = 2};
@@ -42,7 +46,7 @@ class FakeSide : public CaseRunner {
   int pending_signal() override { return 0; }
 
   std::vector<int> ended_with;
-  bool retakes = false;
+  bool retakes = false, audits_last_steps = false;
   std::optional<Profile> profile;
   int64_t ns = 1000, cpu_ns = 0, steps = -1, steps_per_block = 10;
   int blocks = 0, signal_at = 0;  // signal_at: the number of the block in which a signal arrives
@@ -55,13 +59,17 @@ class FakeSide : public CaseRunner {
   int number_ = 0;
 };
 
+Json block_of(const Sampling& sampling) {
+  return {{"do", "block"}, {"sampling", to_json(sampling)}, {"last_steps", true}, {"check", true}};
+}
+
 class PairedRunnerTest : public testing::Test {
  protected:
   CaseOutcome run(const CaseSpec& spec, PairedRunner::Rules rules = {.cores = 2}, bool has_reference = true) {
     const CaseSpec reference = spec_of("cpu");
     PairedRunner runner(
         cases_, references_, [&](const CaseSpec&) { return has_reference ? &reference : nullptr; }, rules);
-    return runner.run(spec, {{"do", "block"}, {"sampling", to_json(Sampling{.samples = 4})}, {"check", true}});
+    return runner.run(spec, block_of({.samples = 4}));
   }
 
   std::vector<std::string> calls_;
@@ -90,7 +98,7 @@ TEST_F(PairedRunnerTest, TheReferenceIsWarmedUpOncePerLaunchAndAgainAfterAFailur
   PairedRunner runner(cases_, references_, [&](const CaseSpec&) { return &reference; }, {.cores = 2});
   const auto blocks_of_reference = [&] {
     references_.blocks = 0;
-    runner.run(spec_of("ddp", 2), {{"do", "block"}, {"sampling", to_json(Sampling{.samples = 4})}, {"check", true}});
+    runner.run(spec_of("ddp", 2), block_of({.samples = 4}));
     runner.end_group();
     EXPECT_EQ(references_.steps, 10);
     return references_.blocks;
@@ -108,9 +116,7 @@ TEST_F(PairedRunnerTest, ACaseWithOneLongStepPerBlockHasFewerBlocks) {
   const auto blocks = [&](int64_t steps_per_block, int64_t ns, const Sampling& sampling = {.samples = 9}) {
     cases_.steps_per_block = steps_per_block, cases_.ns = ns;
     PairedRunner runner(cases_, references_, [](const CaseSpec&) { return nullptr; }, {.cores = 2, .long_blocks = 6});
-    return runner.run(spec_of("cpu"), {{"do", "block"}, {"sampling", to_json(sampling)}, {"check", true}})
-        .ranks.at(0)
-        .samples_ns.size();
+    return runner.run(spec_of("cpu"), block_of(sampling)).ranks.at(0).samples_ns.size();
   };
   EXPECT_EQ(blocks(1, 200'000'000), 6u);
   EXPECT_EQ(blocks(1, 90'000'000), 9u) << "shorter than a block has to be";
@@ -232,6 +238,7 @@ TEST_F(PairedRunnerTest, TheWorkerIsToldThatTheFirstBlockAndDisturbedBlocksDoNot
   cases_.queue_ns = [](int block) { return block == 3 ? 300 : 0; };
   run(spec_of("ddp", 2));
   EXPECT_EQ(cases_.ended_with, (std::vector<int>{1, 3, 4, 5})) << "block 0 does not count, and block 2 was disturbed";
+  EXPECT_TRUE(cases_.audits_last_steps);
 }
 
 TEST_F(PairedRunnerTest, AFailureInALaterTimedBlockFailsTheCaseAndKeepsTheResultsOfItsChecks) {

@@ -138,7 +138,7 @@ CheckRow last_audit(int64_t honest) {
   launch.audit.look();
   launch.timer.block(20);
   CountedLosses::in_float32 = CountedLosses::in_float64 = 0;
-  launch.audit.at_end(20);
+  launch.audit.at_end(20, /*always=*/true);
   return launch.audit.rows().at(0);
 }
 
@@ -173,7 +173,7 @@ TEST(Audits, AreNotToldFromBlocksByTheCopiesBetweenTheirReads) {
     launch.audit.pretend(1);
     launch.timer.block(1);
   });
-  const auto audit = copies_before_a_step(launch, [&] { launch.audit.at_end(1); });
+  const auto audit = copies_before_a_step(launch, [&] { launch.audit.at_end(1, /*always=*/true); });
   at::removeCallback(callback);
   EXPECT_GT(audit.at(1), 0) << "parameters are copied before buffers() is called";
   EXPECT_EQ(block, audit);

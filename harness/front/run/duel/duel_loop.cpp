@@ -103,7 +103,7 @@ bool DuelLoop::measure_pairs(int index, DuelCase& record) {
     const auto taken = static_cast<int>(pairs_of(record));
     if (std::count(report_.rule.looks.begin(), report_.rule.looks.end(), taken) > 0) judge(record);
   }
-  if (options_.sampling.audit) audit_last_steps(record);
+  if (options_.sampling.audit) audit_last_steps(record, /*always=*/index == 0 || over());
   return !stopped();
 }
 
@@ -131,13 +131,14 @@ bool DuelLoop::measure_pair(DuelCase& record) {
   return true;
 }
 
-// Ends the launch of a case in both builds, which audit its last steps. If an audit fails, it replaces the verdict on
-// the launch's pairs.
-void DuelLoop::audit_last_steps(DuelCase& record) {
+// Ends the launch of a case in both builds, which audit its last steps, always or by chance. If an audit fails, it
+// replaces the verdict on the launch's pairs.
+void DuelLoop::audit_last_steps(DuelCase& record, bool always) {
   for (const bool is_base : {true, false})
     if (!answer(is_base, /*check=*/false,
                 {{"do", name_of(Order::end)},
                  {"sampling", to_json(options_.sampling)},
+                 {"last_steps", always},
                  {"blocks", Json::array()},
                  {"retake", false},
                  {"profile", false}},

@@ -30,7 +30,7 @@ class DuelLoop {
   bool measure_pairs(int index, DuelCase& record);
   bool calibrate(DuelCase& record);
   bool measure_pair(DuelCase& record);
-  void audit_last_steps(DuelCase& record);
+  void audit_last_steps(DuelCase& record, bool always);
   // Sends a command to a build. Returns its answer, or nothing if the case or the duel has ended. check: the command
   // includes the checks before timing, which calibrate() judges.
   std::optional<CaseOutcome> answer(bool is_base, bool check, const Json& command, DuelCase& record);

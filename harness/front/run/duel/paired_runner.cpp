@@ -128,6 +128,7 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
   const auto others_count = [&] { return !rules_.keep_disturbed && !quiet(series.others.load()); };
   CaseOutcome end = cases_.run(spec, {{"do", name_of(Order::end)},
                                       {"sampling", command.at("sampling")},
+                                      {"last_steps", command.at("last_steps")},
                                       {"blocks", series.kept},
                                       {"retake", others_count()}});
   // In the list of checks, those made before timing come first, then the audits of all blocks.

@@ -123,7 +123,10 @@ bool Audit::between_blocks(int64_t block_steps, double timed_step_s) {
   return steps > 0;
 }
 
-void Audit::at_end(int64_t block_steps) { run(group_.agree(plan_.at_end(block_steps, seconds_since(begin_)))); }
+void Audit::at_end(int64_t block_steps, bool always) {
+  const int64_t steps = group_.agree(plan_.at_end(block_steps, seconds_since(begin_), always));
+  if (steps > 0) run(steps);
+}
 
 std::vector<CheckRow> Audit::rows() const {
   std::vector<CheckRow> rows = rows_.all();

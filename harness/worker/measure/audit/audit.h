@@ -28,9 +28,9 @@ class Audit {
   // Decides by chance whether to audit some steps before the next timed block; returns true if it audited some.
   // block_steps: number of steps of a timed block. timed_step_s: time of a step. Collective.
   bool between_blocks(int64_t block_steps, double timed_step_s);
-  // Audits at least three steps (one step for a large model) after the last block. Collective.
-  void at_end(int64_t block_steps);
-  // Returns the result of all audits as one row of results, on rank 0 only.
+  // Decides by chance whether to audit the steps after the last block. `always`: audits at least one. Collective.
+  void at_end(int64_t block_steps, bool always);
+  // Returns the result of all audits as one row of results, on rank 0 only; no row if there was no audit.
   std::vector<CheckRow> rows() const;
 
  private:

@@ -22,9 +22,9 @@ AuditPlan::AuditPlan(const Launch& launch, uint64_t seed)
 
 // Returns the maximum number of steps that an audit may take if all audits take at most a tenth of `time_s`; 0: none.
 int64_t AuditPlan::affordable(int64_t block_steps, double time_s) const {
-  const double left_s = share_of_time * time_s - spent_s_;
-  if (left_s < first_step_s_ || more_step_s_ <= 0) return 0;
-  return std::min({1 + static_cast<int64_t>((left_s - first_step_s_) / more_step_s_), 2 * block_steps, most_steps});
+  if (left_s(time_s) < first_step_s_ || more_step_s_ <= 0) return 0;
+  const auto more = static_cast<int64_t>((left_s(time_s) - first_step_s_) / more_step_s_);
+  return std::min({1 + more, 2 * block_steps, most_steps});
 }
 
 // Draws the logarithm of the number of steps uniformly, so that short and long audits are equally frequent.
@@ -45,15 +45,21 @@ int64_t AuditPlan::before_block(int64_t block_steps, double step_s, double elaps
   // Audits that chance decides on may take a tenth of the elapsed time in all, which spreads them over the launch. If
   // no audit has taken place until block `due_`, the first one may take a tenth of the launch's expected time, so that
   // a launch of few blocks has an audit too. In both cases, time for the last audit is reserved.
-  const double reserved_s =
-      first_step_s_ + (launch_.single_steps ? 0 : static_cast<double>(most_last - 1) * more_step_s_);
+  const double reserved_s = cost_s(launch_.single_steps ? 1 : most_last);
   const int64_t most = affordable(block_steps, elapsed_s + (due ? coming_s : 0) - reserved_s / share_of_time);
   if (most == 0 || (!due && random_() % 2 == 0)) return 0;
   // The first audit takes one step, because the time of a step is still unknown.
   return audits_ == 0 || launch_.single_steps ? 1 : drawn(1, most);
 }
 
-int64_t AuditPlan::at_end(int64_t block_steps, double elapsed_s) {
+int64_t AuditPlan::at_end(int64_t block_steps, double elapsed_s, bool always) {
+  const int64_t steps = last_steps(block_steps, elapsed_s);
+  const double probability = left_s(elapsed_s) / cost_s(steps);
+  return std::uniform_real_distribution()(random_) < probability ? steps : always;
+}
+
+// Draws the number of steps of the last audit, if it takes place.
+int64_t AuditPlan::last_steps(int64_t block_steps, double elapsed_s) {
   if (launch_.single_steps) return 1;
   // A strategy could be right in the few steps that the last audits of short launches usually have, and wrong in the
   // rest of a block. So some launches, drawn at random, may spend as many times the share as they are rare.

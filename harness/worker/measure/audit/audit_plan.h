@@ -9,7 +9,7 @@ namespace dpbench {
 
 class AuditPlan {
  public:
-  // Largest share of a launch's time that its audits take. Only the last audit, which every launch has, may exceed it.
+  // Share of a launch's time that its audits take on average. See at_end() for the launches that exceed it.
   static constexpr double share_of_time = 0.1;
   // The last audit of a launch has `least_last` steps, or a random number up to a larger limit if share_of_time allows
   // it. One in four is longer: more than `most_last` steps if four times this share allows it, else up to `most_last`.
@@ -28,15 +28,19 @@ class AuditPlan {
   // Returns the number of steps to audit before the next block; 0: none. Chance decides which blocks are preceded by an
   // audit, so a strategy cannot predict audits. step_s: time of a timed step. elapsed_s: time since the launch began.
   int64_t before_block(int64_t block_steps, double step_s, double elapsed_s);
-  // Returns the number of steps to audit after the last block; at least 1, whatever they cost.
-  int64_t at_end(int64_t block_steps, double elapsed_s);
+  // Returns the number of steps to audit after the last block; 0: none. An audit that takes more than what is left of
+  // share_of_time is the less probable the longer it takes. `always`: without it, one step is audited instead.
+  int64_t at_end(int64_t block_steps, double elapsed_s, bool always);
   // Tells the plan how long an audit took.
   void took(int64_t steps, double seconds);
   int64_t audits() const { return audits_; }
   double spent_s() const { return spent_s_; }
 
  private:
+  double left_s(double time_s) const { return share_of_time * time_s - spent_s_; }
+  double cost_s(int64_t steps) const { return first_step_s_ + static_cast<double>(steps - 1) * more_step_s_; }
   int64_t affordable(int64_t block_steps, double time_s) const;
+  int64_t last_steps(int64_t block_steps, double elapsed_s);
   int64_t drawn(int64_t least, int64_t most);
 
   Launch launch_;
