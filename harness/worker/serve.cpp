@@ -196,7 +196,7 @@ class CommandLoop {
   Json ended(const CaseSpec& spec, const Json& command) {
     check(timed_case_ && timed_case_->case_id() == spec.id, "the case to end has no timed block");
     pulse_.forget_calls();
-    RankRecord record = timed_case_->end(command.at("blocks"), command.at("last_steps"));
+    RankRecord record = timed_case_->end(command.at("blocks"), command.value("last_steps", true));
     if (command.value("profile", true))
       timed_case_->profile(sampling_from_json(command.at("sampling")), command.at("retake"), record);
     const Json audits = rows_json(timed_case_->audits());

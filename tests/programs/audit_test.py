@@ -73,12 +73,12 @@ class Audit(unittest.TestCase):
             with self.subTest(way):
                 # Audits of few steps may miss ways that cheat only in some steps, and fail to name a rounding. More blocks
                 # leave time for longer audits.
-                by_chance = way.startswith("every-fourth") or "after-a-look" in way or way == "batches-unless-read-twice"
+                by_chance = way.startswith(("every-fourth", "rounded")) or "after-a-look" in way or way == "batches-unless-read-twice"
                 for _ in range(4 if by_chance else 1):
-                    code, case = self.measure(way, samples=100 if by_chance else 30 if way.startswith("rounded") else 4)
-                    if case["status"] != "ok":
+                    code, case = self.measure(way, samples=100 if by_chance else 4)
+                    failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
+                    if check in failed and words in failed[check]["likely"]:
                         break
-                failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
                 self.assertEqual((code, case["status"]), (1, "wrong"), case)
                 # when-fast cheats only in steps that follow one another quickly. On a busy machine the checks' steps
                 # may be too slow.

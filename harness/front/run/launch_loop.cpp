@@ -155,7 +155,8 @@ bool LaunchLoop::run_case(int index, size_t which) {
 }
 
 // Runs one launch of a case. Unless disturbed blocks count, repeats it once if it was disturbed: the host of the
-// virtual machine withheld cores, or other programs took cores of a case with more threads than cores.
+// virtual machine withheld cores, or other programs took cores of a case with more threads than cores. A launch with a
+// failed check or audit is not repeated, because the repeated one may have no such audit.
 CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
   int dropped = 0;
   for (int attempt = 0;; ++attempt) {
@@ -164,7 +165,7 @@ CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
     if (disturbed && !options_.keep_disturbed) drop_blocks(outcome);
     dropped += outcome.disturbed_blocks;
     outcome.disturbed_blocks = dropped;
-    if (!disturbed || options_.keep_disturbed || attempt == 1) return outcome;
+    if (!disturbed || options_.keep_disturbed || attempt == 1 || any_failed(outcome.checks)) return outcome;
   }
 }
 

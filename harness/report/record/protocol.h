@@ -3,13 +3,13 @@
 //
 // The messages between the front and a worker, each with its meaning:
 //   front -> every rank   {"do":"block","case":{..},"sampling":{..},"check":true}
-//                           runs one block; the case stays set up for the next one
+//                           runs one block; the case stays set up for the next one; may have fields of "end", too
 //                         {"do":"end","case":{..},"sampling":{..},"last_steps":true,"blocks":[1,2],"retake":true,
 //                          "profile":true}
 //                           after the last block: audits and profiles the case and answers with the record of these
-//                           blocks, numbered from 0; "last_steps":false: audits the last steps only by chance (older
-//                           workers always); retake: repeats a profile that other programs disturbed;
-//                           "profile":false: no profile (older workers profile all the same)
+//                           blocks, numbered from 0; "last_steps":false: audits the last steps only by chance,
+//                           otherwise at least one of them (older workers always); retake: repeats a profile that other
+//                           programs disturbed; "profile":false: no profile (older workers profile all the same)
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0,"dump":"DIR"}
 //                           checks the case with this number of seeds; whole_worlds: worlds of at most this size run
 //                           the costly scenarios on every workload; dump: directory for the ranks' tensors; empty: none

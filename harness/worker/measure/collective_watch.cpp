@@ -16,11 +16,13 @@ void CollectiveLog::start() {
 
 const std::deque<CollectiveLog::Call>& CollectiveLog::stop() {
   on_ = false;
-  const auto missing = [&](const Call& one) { return one.end.load() == Time{}; };
+  const auto missing = [&] {
+    const std::lock_guard lock(mutex_);  // another thread may be logging a call of the last step
+    return std::ranges::any_of(calls_, [](const Call& one) { return one.end.load() == Time{}; });
+  };
   // The end time of a collective may be missing for a moment: a thread that waits for the collective may wake before
   // the future's callback has stored the time. So wait up to a second for missing times.
-  for (int i = 0; timed_ && i < 1000 && std::any_of(calls_.begin(), calls_.end(), missing); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; timed_ && i < 1000 && missing(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return calls_;
 }
 

@@ -163,6 +163,7 @@ class ProfiledCase {
     for (size_t i = 0; i < phase_names.size(); ++i)
       if (const double ns = device_.is_cpu() ? static_cast<double>(phases_.total_ns()[i]) : on_gpu[i]; ns != 0)
         record.phases_ns[std::string(phase_names[i])] = ns / static_cast<double>(steps);
+    // If a step ends in a thread, calls that the last step makes after stop() are missing in the log.
     const auto* seen = logged_ ? &log_.stop() : nullptr;
     strategy_->buffers();  // waits for a step that ends in a thread
     if (seen) {

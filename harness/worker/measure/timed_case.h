@@ -26,9 +26,9 @@ class TimedCase {
   RankRecord block(const Sampling& sampling);
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
-  // Audits the last steps if always_audited is true, otherwise by chance, and finishes the strategy. Returns the case's
-  // record without block times. blocks: numbers, from 0, of the blocks from which the percentiles of single step times
-  // are computed. Collective.
+  // Audits the last steps, at least one if always_audited is true, otherwise by chance, and finishes the strategy.
+  // Returns the case's record without block times. blocks: numbers, from 0, of the blocks from which the percentiles of
+  // single step times are computed. Collective.
   RankRecord end(const std::vector<size_t>& blocks, bool always_audited);
   // After end(): profiles extra steps of a new instance and, if sampling.measure_peak is set, measures the machine's
   // peak. Adds both to the record. retake: profile once more if a rank had to wait for CPU cores during its profile,

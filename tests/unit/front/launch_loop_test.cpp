@@ -433,6 +433,21 @@ TEST_F(LaunchLoopTest, ACaseWithMoreReplicasThanCoresIsDisturbedIfAnotherProgram
   EXPECT_EQ(record("cpu").status, CaseStatus::ok);
 }
 
+TEST_F(LaunchLoopTest, AFailedAuditInADisturbedLaunchIsNotForgottenByRepeatingTheLaunch) {
+  for (CaseRecord& one : report_.cases) one.spec.world = 4;
+  CpuTimes now;
+  load_ = [&] { return now; };
+  runner_.answer = [&](const CaseSpec& spec, int call) {
+    now.wall_s += 1, now.busy_s += spec.strategy == "dp" ? 2 : 1, now.ours_s += 1;
+    CaseOutcome outcome = good();
+    if (spec.strategy == "dp" && call <= 3) outcome.checks = {{.name = "audit", .status = CheckStatus::failed}};
+    return outcome;
+  };
+  run();
+  EXPECT_EQ(record("dp").status, CaseStatus::wrong);
+  EXPECT_EQ(record("cpu").status, CaseStatus::ok);
+}
+
 TEST_F(LaunchLoopTest, WarnsWhenAWorkerEndsWithAnErrorAfterItsLastCase) {
   runner_.complaints = {"rank 1 ended with exit code 5 after its last case"};
   run();

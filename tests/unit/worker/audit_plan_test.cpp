@@ -51,12 +51,13 @@ Ended launched(const Simulated& launch, uint64_t seed) {
   return ended;
 }
 
-TEST(AuditsOfALaunch, TakeATenthOfTheLaunchsTimeOnAverage) {
+// One launch of four may spend four times the share.
+TEST(AuditsOfALaunch, TakeAtMostTheirShareOfTheTimeOnAverage) {
   for (const int64_t blocks : {1, 3, 10, 100, 1000}) {
     double sum = 0;
     for (uint64_t seed = 1; seed <= 5 * seeds; ++seed)
       sum += launched({.blocks = blocks, .block_steps = 10, .first_step_s = 7e-3, .more_step_s = 3.5e-3}, seed).share;
-    EXPECT_LE(sum, 0.11 * 5 * seeds) << blocks;
+    EXPECT_LE(sum, (0.75 + 0.25 * 4) * AuditPlan::share_of_time * 5 * seeds) << blocks;
     EXPECT_GE(sum, 0.02 * 5 * seeds) << blocks;
   }
 }
@@ -78,6 +79,7 @@ TEST(AuditsOfALaunch, AreAtLeastTwoIfTheyFitIntoATenthOfTheExpectedTime) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Ended ended = launched({.blocks = 4, .first_step_s = 10e-3, .more_step_s = 1e-3}, seed);
     EXPECT_GE(ended.between.size(), 1U) << seed;
+    EXPECT_GE(ended.last, AuditPlan::least_last) << seed;
     EXPECT_LE(ended.share, 0.401) << seed;
     first.insert(ended.before.empty() ? -1 : ended.before.front());
   }
@@ -98,7 +100,7 @@ TEST(AuditsOfALaunch, AreLessFrequentIfTheyTakeLongButAlwaysEndACasesLastLaunch)
     steps_if_always.insert(launched(launch, seed).last);
   }
   EXPECT_GT(last, seeds / 10);
-  EXPECT_LT(last, seeds);
+  EXPECT_LT(last, 2 * seeds);
   EXPECT_EQ(steps, (std::set<int64_t>{0, 3, 4, 5}));
   EXPECT_EQ(steps_if_always, (std::set<int64_t>{1, 3, 4, 5}));
 }

@@ -131,8 +131,8 @@ bool DuelLoop::measure_pair(DuelCase& record) {
   return true;
 }
 
-// Ends the launch of a case in both builds, which audit its last steps, always or by chance. If an audit fails, it
-// replaces the verdict on the launch's pairs.
+// Ends the launch of a case in both builds, which audit its last steps: at least one if `always` is true, otherwise by
+// chance. If an audit fails, it replaces the verdict on the launch's pairs.
 void DuelLoop::audit_last_steps(DuelCase& record, bool always) {
   for (const bool is_base : {true, false})
     if (!answer(is_base, /*check=*/false,

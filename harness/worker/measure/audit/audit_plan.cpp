@@ -53,19 +53,18 @@ int64_t AuditPlan::before_block(int64_t block_steps, double step_s, double elaps
 }
 
 int64_t AuditPlan::at_end(int64_t block_steps, double elapsed_s, bool always) {
-  const int64_t steps = last_steps(block_steps, elapsed_s);
-  const double probability = left_s(elapsed_s) / cost_s(steps);
-  return std::uniform_real_distribution()(random_) < probability ? steps : always;
-}
-
-// Draws the number of steps of the last audit, if it takes place.
-int64_t AuditPlan::last_steps(int64_t block_steps, double elapsed_s) {
-  if (launch_.single_steps) return 1;
   // A strategy could be right in the few steps that the last audits of short launches usually have, and wrong in the
   // rest of a block. So some launches, drawn at random, may spend as many times the share as they are rare.
   const bool longer = random_() % one_longer_in == 0;
-  const int64_t fits = affordable(block_steps, longer ? one_longer_in * elapsed_s : elapsed_s),
-                most = audits_ == 0 ? std::min(fits, most_unmeasured) : fits;
+  const double time_s = longer ? one_longer_in * elapsed_s : elapsed_s;
+  const int64_t steps = launch_.single_steps ? 1 : last_steps(block_steps, time_s, longer);
+  const double probability = left_s(time_s) / cost_s(steps);
+  return std::uniform_real_distribution()(random_) < probability ? steps : always;
+}
+
+// Draws the number of steps of the last audit, if it takes place. longer: more than in other launches.
+int64_t AuditPlan::last_steps(int64_t block_steps, double time_s, bool longer) {
+  const int64_t fits = affordable(block_steps, time_s), most = audits_ == 0 ? std::min(fits, most_unmeasured) : fits;
   if (!longer) return drawn(least_last, std::max(least_last, most));
   return most > most_last ? drawn(most_last + 1, most) : drawn(least_last + 1, most_last);
 }
