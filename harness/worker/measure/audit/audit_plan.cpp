@@ -33,6 +33,8 @@ int64_t AuditPlan::drawn(int64_t least, int64_t most) {
   return least < most ? std::llround(std::exp(logarithm(random_))) : least;
 }
 
+bool AuditPlan::drawn_with(double probability) { return std::uniform_real_distribution()(random_) < probability; }
+
 int64_t AuditPlan::before_block(int64_t block_steps, double step_s, double elapsed_s) {
   if (audits_ == 0) {
     first_step_s_ = cost_of_replica * launch_.replicas * step_s;
@@ -53,20 +55,15 @@ int64_t AuditPlan::before_block(int64_t block_steps, double step_s, double elaps
 }
 
 int64_t AuditPlan::at_end(int64_t block_steps, double elapsed_s, bool always) {
+  if (launch_.single_steps) return drawn_with(left_s(elapsed_s) / cost_s(1)) ? 1 : always;
   // A strategy could be right in the few steps that the last audits of short launches usually have, and wrong in the
   // rest of a block. So some launches, drawn at random, may spend as many times the share as they are rare.
   const bool longer = random_() % one_longer_in == 0;
-  const double time_s = longer ? one_longer_in * elapsed_s : elapsed_s;
-  const int64_t steps = launch_.single_steps ? 1 : last_steps(block_steps, time_s, longer);
-  const double probability = left_s(time_s) / cost_s(steps);
-  return std::uniform_real_distribution()(random_) < probability ? steps : always;
-}
-
-// Draws the number of steps of the last audit, if it takes place. longer: more than in other launches.
-int64_t AuditPlan::last_steps(int64_t block_steps, double time_s, bool longer) {
-  const int64_t fits = affordable(block_steps, time_s), most = audits_ == 0 ? std::min(fits, most_unmeasured) : fits;
-  if (!longer) return drawn(least_last, std::max(least_last, most));
-  return most > most_last ? drawn(most_last + 1, most) : drawn(least_last + 1, most_last);
+  const int64_t fits = affordable(block_steps, longer ? one_longer_in * elapsed_s : elapsed_s),
+                most = audits_ == 0 ? std::min(fits, most_unmeasured) : fits;
+  if (longer && most > most_last) return drawn(most_last + 1, most);
+  const int64_t steps = longer ? drawn(least_last + 1, most_last) : drawn(least_last, std::max(least_last, most));
+  return drawn_with(left_s(elapsed_s) / cost_s(steps)) ? steps : always;
 }
 
 void AuditPlan::took(int64_t steps, double seconds) {

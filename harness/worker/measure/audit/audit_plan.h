@@ -12,9 +12,9 @@ class AuditPlan {
   // Share of a launch's time that its audits may take. See at_end() for the launches that exceed it.
   static constexpr double share_of_time = 0.1;
   // The last audit of a launch has `least_last` steps, or a random number up to a larger limit if share_of_time allows
-  // it. In one launch of four, audits may take four times the share, and the last one is longer: more than `most_last`
-  // steps if that is enough time for them, else up to `most_last`. Three steps expose a strategy that is correct only
-  // in the first two steps after parameters(), buffers() or state() is called.
+  // it. In one launch of four it is longer: more than `most_last` steps if four times the share allows it, else up to
+  // `most_last`. Three steps expose a strategy that is correct only in the first two steps after parameters(),
+  // buffers() or state() is called.
   static constexpr int64_t least_last = 3, most_last = 5;
 
   struct Launch {
@@ -28,9 +28,9 @@ class AuditPlan {
   // Returns the number of steps to audit before the next block; 0: none. Chance decides which blocks are preceded by an
   // audit, so a strategy cannot predict audits. step_s: time of a timed step. elapsed_s: time since the launch began.
   int64_t before_block(int64_t block_steps, double step_s, double elapsed_s);
-  // Returns the number of steps to audit after the last block; 0: none. If the audit takes more than what is left of
-  // the share, it takes place by chance only, so that audits take the share on average. `always`: if chance decides
-  // against it, one step is audited.
+  // Returns the number of steps to audit after the last block; 0: none. If an audit of up to `most_last` steps takes
+  // more than what is left of the share, it takes place by chance only, so that such audits take the share on average.
+  // `always`: if chance decides against it, one step is audited.
   int64_t at_end(int64_t block_steps, double elapsed_s, bool always);
   // Tells the plan how long an audit took.
   void took(int64_t steps, double seconds);
@@ -41,8 +41,8 @@ class AuditPlan {
   double left_s(double time_s) const { return share_of_time * time_s - spent_s_; }
   double cost_s(int64_t steps) const { return first_step_s_ + static_cast<double>(steps - 1) * more_step_s_; }
   int64_t affordable(int64_t block_steps, double time_s) const;
-  int64_t last_steps(int64_t block_steps, double time_s, bool longer);
   int64_t drawn(int64_t least, int64_t most);
+  bool drawn_with(double probability);
 
   Launch launch_;
   std::mt19937_64 random_;
