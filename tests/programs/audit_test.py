@@ -71,9 +71,9 @@ class Audit(unittest.TestCase):
     def test_every_strategy_that_cheats_in_timed_steps_fails_a_check_and_gets_no_step_time(self):
         for way, (check, words) in WAYS.items():
             with self.subTest(way):
-                # Audits of few steps may miss ways that cheat only in some steps, and fail to name a rounding. More blocks
-                # leave time for longer audits.
-                by_chance = way.startswith(("every-fourth", "rounded")) or "after-a-look" in way or way == "batches-unless-read-twice"
+                # Audits of few steps may miss ways that cheat only in some steps, and fail to name a rounding. More
+                # blocks leave time for longer audits.
+                by_chance = re.search("every-fourth|rounded|after-a-look|read-twice", way)
                 for _ in range(4 if by_chance else 1):
                     code, case = self.measure(way, samples=100 if by_chance else 4)
                     failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}

@@ -51,6 +51,18 @@ Ended launched(const Simulated& launch, uint64_t seed) {
   return ended;
 }
 
+TEST(AuditsOfALaunch, TakeATenthOfTheLaunchsTimeExceptForTheLongerOneAtTheEnd) {
+  for (const int64_t blocks : {10, 100, 1000}) {
+    int64_t over = 0;
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+      const double share = launched({.blocks = blocks}, seed).share;
+      EXPECT_LE(share, 0.401) << seed;
+      over += share > 0.101;
+    }
+    EXPECT_LE(over, seeds / 3) << blocks;
+  }
+}
+
 // One launch of four may spend four times the share.
 TEST(AuditsOfALaunch, TakeAtMostTheirShareOfTheTimeOnAverage) {
   for (const int64_t blocks : {1, 3, 10, 100, 1000}) {
